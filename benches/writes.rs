@@ -256,11 +256,11 @@ fn hold(clock: &Clock) {
         let gateway = current.gateway();
         let before = resident();
         for number in 0..QUEUED {
-            let class = WriteGroup { client: 0, content: true, resource: ResourceName::core() };
+            let group = WriteGroup { client: 0, content: true, resource: ResourceName::core() };
             let lane = format!("/repos/acme/widgets/issues/{number}");
             let new = New {
                 write: comment(number),
-                class,
+                group,
                 lane,
                 deadline: Timestamp::FAR_FUTURE,
                 memory: None,

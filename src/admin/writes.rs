@@ -312,7 +312,7 @@ async fn retry(gateway: &Arc<Gateway>, id: WriteId, repetition: Repetition) -> R
         }
         Err(NotRetried::NotChanged(why)) => not_changed(id, why),
         Err(NotRetried::NotAllowed(message)) => {
-            let state = gateway.writes.queue().write_status(id).map(|standing| standing.state);
+            let state = gateway.writes.queue().write_status(id).map(|status| status.state);
             let message = format!("the config in force has no place for it: {message}");
             conflict(id, state, &message)
         }
@@ -374,16 +374,16 @@ impl Item {
     /// Returns what is known without the store: one unreadable record must not hide all others.
     fn unreadable(gateway: &Gateway, id: WriteId, fault: &StoreError) -> Option<Self> {
         tracing::error!(write = %id, error = %fault, "a write of the queue could not be read");
-        let standing = gateway.writes.queue().write_status(id)?;
-        let client = gateway.env.config.clients.get(standing.client as usize);
+        let status = gateway.writes.queue().write_status(id)?;
+        let client = gateway.env.config.clients.get(status.client as usize);
         Some(Self {
             id: id.to_string(),
-            state: standing.state,
+            state: status.state,
             client: client.map(|client| client.name.to_string()),
             account: None,
             method: None,
             path: None,
-            attempts: standing.progress.map(|progress| progress.attempts),
+            attempts: status.progress.map(|progress| progress.attempts),
             accepted_at: None,
             not_before: None,
             finished_at: None,

@@ -4,10 +4,11 @@
 //! same requests. The run itself makes the changes: each resource has a version, and an answer
 //! shows one.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use serde_json::json;
-use std::time::Duration;
 
 use super::Unplayable;
 use super::upstream::PEER;

@@ -8,11 +8,12 @@
 
 use std::sync::Arc;
 
+use slab::Slab;
+use smallvec::SmallVec;
+
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::decision::types::{AccountId, HashMap};
-use slab::Slab;
-use smallvec::SmallVec;
 
 use super::account::Account;
 use super::place;

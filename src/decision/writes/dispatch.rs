@@ -1,7 +1,7 @@
-//! The queued writes in progress: a number of each class at once, the oldest first (SPECIFICATION
+//! The queued writes in progress: a number of each group at once, the oldest first (SPECIFICATION
 //! D7).
 //!
-//! A class shares its obstacles: one client's writes against one budget. Writes in progress wait in
+//! A group shares its obstacles: one client's writes against one budget. Writes in progress wait in
 //! the scheduler, with its shares and limits. The others wait here, where a write costs one number
 //! in a set. [`super::lanes`] keeps the order within a lane: only its head comes here.
 
@@ -11,70 +11,70 @@ use std::num::NonZeroUsize;
 
 /// Queued writes at the head of their lanes.
 #[derive(Debug)]
-pub struct Dispatch<C> {
+pub struct Dispatch<G> {
     at_once: NonZeroUsize,
-    classes: HashMap<C, ClassQueue>,
+    groups: HashMap<G, GroupQueue>,
     /// Writes that may start and that [`Dispatch::take_next`] has not returned yet.
-    starting: VecDeque<(C, u64)>,
+    starting: VecDeque<(G, u64)>,
 }
 
 #[derive(Debug, Default)]
-struct ClassQueue {
+struct GroupQueue {
     ready: BTreeSet<u64>,
     under_way: usize,
 }
 
-impl<C: Clone + Eq + Hash> Dispatch<C> {
-    /// Creates an empty dispatcher; `at_once` writes of each class may be in progress.
+impl<G: Clone + Eq + Hash> Dispatch<G> {
+    /// Creates an empty dispatcher; `at_once` writes of each group may be in progress.
     pub fn new(at_once: NonZeroUsize) -> Self {
-        Self { at_once, classes: HashMap::new(), starting: VecDeque::new() }
+        Self { at_once, groups: HashMap::new(), starting: VecDeque::new() }
     }
 
     /// Adds a write that may start. Returns true when it starts at once.
-    pub fn ready(&mut self, class: &C, number: u64) -> bool {
-        self.classes.entry(class.clone()).or_default().ready.insert(number);
-        self.start(class);
-        self.classes.get(class).is_none_or(|entry| !entry.ready.contains(&number))
+    pub fn ready(&mut self, group: &G, number: u64) -> bool {
+        self.groups.entry(group.clone()).or_default().ready.insert(number);
+        self.start(group);
+        self.groups.get(group).is_none_or(|entry| !entry.ready.contains(&number))
     }
 
-    /// Returns the next write to start, with its class. It is in progress until
+    /// Returns the next write to start, with its group. It is in progress until
     /// [`Dispatch::ended`], even when the caller has nothing to start.
-    pub fn take_next(&mut self) -> Option<(C, u64)> {
+    pub fn take_next(&mut self) -> Option<(G, u64)> {
         self.starting.pop_front()
     }
 
-    /// Ends a write of this class that was in progress.
-    pub fn ended(&mut self, class: &C) {
-        if let Some(entry) = self.classes.get_mut(class) {
+    /// Ends a write of this group that was in progress.
+    pub fn ended(&mut self, group: &G) {
+        if let Some(entry) = self.groups.get_mut(group) {
             entry.under_way = entry.under_way.saturating_sub(1);
         }
-        self.start(class);
+        self.start(group);
     }
 
     /// Withdraws a ready write. Returns false when it has started, or was never ready.
-    pub fn withdraw(&mut self, class: &C, number: u64) -> bool {
+    pub fn withdraw(&mut self, group: &G, number: u64) -> bool {
         // A write that is about to start has a place already.
         if let Some(place) = self.starting.iter().position(|(_, starting)| *starting == number) {
             self.starting.remove(place);
-            self.ended(class);
+            self.ended(group);
             return true;
         }
-        let is_here = self.classes.get_mut(class).is_some_and(|entry| entry.ready.remove(&number));
-        self.start(class);
+        let is_here = self.groups.get_mut(group).is_some_and(|entry| entry.ready.remove(&number));
+        self.start(group);
         is_here
     }
 
-    fn start(&mut self, class: &C) {
-        let Some(entry) = self.classes.get_mut(class) else { return };
+    fn start(&mut self, group: &G) {
+        let Some(entry) = self.groups.get_mut(group) else { return };
         while entry.under_way < self.at_once.get()
             && let Some(number) = entry.ready.pop_first()
         {
             entry.under_way += 1;
-            self.starting.push_back((class.clone(), number));
+            self.starting.push_back((group.clone(), number));
         }
         // Clients and budgets come and go.
         if entry.under_way == 0 && entry.ready.is_empty() {
-            self.classes.remove(class);
+            self.groups.remove(group);
         }
     }
 }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_ready_write_of_a_class_starts_next() {
+    fn the_oldest_ready_write_of_a_group_starts_next() {
         let mut dispatch = two_at_once();
         assert_eq!(
             [1, 2, 5, 4].map(|number| dispatch.ready(&"ci", number)),
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_do_not_wait_for_each_other() {
+    fn groups_do_not_wait_for_each_other() {
         let mut dispatch = two_at_once();
         (1..=3).for_each(|number| assert_eq!(dispatch.ready(&"ci", number), number <= 2));
         assert!(dispatch.ready(&"other", 4));
@@ -129,7 +129,7 @@ mod tests {
         dispatch.ended(&"ci");
         assert_eq!(dispatch.take_next(), None);
         dispatch.ended(&"ci");
-        assert!(dispatch.classes.is_empty());
+        assert!(dispatch.groups.is_empty());
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
         dispatch.ended(&"ci");
         dispatch.ended(&"ci");
         assert!(dispatch.withdraw(&"ci", 4));
-        assert!(dispatch.classes.is_empty() && dispatch.starting.is_empty());
+        assert!(dispatch.groups.is_empty() && dispatch.starting.is_empty());
     }
 
     proptest! {
@@ -155,27 +155,27 @@ mod tests {
             let mut dispatch = Dispatch::new(NonZeroUsize::new(2).unwrap());
             let mut ready = vec![Vec::new(); 3];
             let mut under_way = [0_usize; 3];
-            let mut class_of = HashMap::new();
-            for (number, (step, class)) in (0_u64..).zip(steps) {
-                let place = usize::from(class);
+            let mut group_of = HashMap::new();
+            for (number, (step, group)) in (0_u64..).zip(steps) {
+                let place = usize::from(group);
                 match step {
                     0 => {
                         ready[place].push(number);
-                        class_of.insert(number, place);
-                        let _ = dispatch.ready(&class, number);
+                        group_of.insert(number, place);
+                        let _ = dispatch.ready(&group, number);
                     }
                     1 if under_way[place] > 0 => {
                         under_way[place] -= 1;
-                        dispatch.ended(&class);
+                        dispatch.ended(&group);
                     }
                     2 if !ready[place].is_empty() => {
                         let last = ready[place].pop().unwrap();
-                        prop_assert!(dispatch.withdraw(&class, last));
+                        prop_assert!(dispatch.withdraw(&group, last));
                     }
                     _ => {}
                 }
                 while let Some((_, started)) = dispatch.take_next() {
-                    let place = class_of[&started];
+                    let place = group_of[&started];
                     prop_assert_eq!(ready[place].remove(0), started);
                     under_way[place] += 1;
                 }

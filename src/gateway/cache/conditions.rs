@@ -20,7 +20,7 @@ use crate::gateway::dispatch::permissions::token_key;
 const ADDED_MAX: usize = 5;
 
 /// The validators that an entry has for each token.
-pub struct OfEntry<'e> {
+pub struct EntryConditions<'e> {
     pub(super) cache: &'e ReadCache,
     pub(super) key: &'e CacheKey,
     pub(super) job: &'e Job,
@@ -30,7 +30,7 @@ pub struct OfEntry<'e> {
     pub(super) sent: Mutex<Option<Sent>>,
 }
 
-impl Conditions for OfEntry<'_> {
+impl Conditions for EntryConditions<'_> {
     fn preferred(&self) -> Option<TokenId> {
         self.entry?.stored.preferred_token().map(|TokenKey(token)| TokenId(token))
     }

@@ -1,12 +1,21 @@
 //! The fetch that fills the cache: what a 304 validates, and what another answer replaces.
 
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use parking_lot::Mutex;
+
 use crate::config::CacheRule;
 use crate::decision::cache::cache_control::{poll_interval, storable, vary_names};
 use crate::decision::cache::freshness::{Mode, Stored};
 use crate::decision::cache::key::CacheKey;
 use crate::decision::cache::merge::merge_not_modified;
 use crate::decision::permissions::denial_confidence::DenialConfidence;
-use crate::gateway::cache::conditions::OfEntry;
+use crate::gateway::cache::conditions::EntryConditions;
 use crate::gateway::cache::lookup::CacheRequest;
 use crate::gateway::cache::pages::page_of;
 use crate::gateway::cache::read_cache::ReadCache;
@@ -24,13 +33,6 @@ use crate::gateway::http::headers;
 use crate::gateway::http::media_type::{has_json_type, is_json};
 use crate::gateway::url_rewrite::map::{Body, blank_secrets};
 use crate::telemetry::Fetch;
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
-use parking_lot::Mutex;
-use std::num::NonZeroU16;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 impl ReadCache {
     pub(super) async fn fetch(
@@ -67,9 +69,9 @@ impl ReadCache {
     ) -> (Result<UpstreamAnswer, GatewayError>, bool) {
         loop {
             let (is_conditional, sent) = (AtomicBool::default(), Mutex::default());
-            let conditions = OfEntry { cache: self, key, job, entry, is_conditional, sent };
+            let conditions = EntryConditions { cache: self, key, job, entry, is_conditional, sent };
             let mut performed = self.dispatcher.perform(job, progress, &conditions).await;
-            let OfEntry { is_conditional, sent, .. } = conditions;
+            let EntryConditions { is_conditional, sent, .. } = conditions;
             if let (Ok(answer), Some(sent)) = (&mut performed, sent.into_inner())
                 && let Some(predictor) = &self.predictor
                 && predictor.is_void(&self.env, job, &sent, entry, answer)

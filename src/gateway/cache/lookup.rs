@@ -1,13 +1,15 @@
 //! A request for a stored or fetched answer, and the results of its lookup and its read.
 
+use std::sync::Arc;
+
+use http::HeaderMap;
+
 use crate::decision::cache::key::{CacheKey, Scope};
 use crate::decision::cache::request_directives::RequestDirectives;
 use crate::gateway::cache::shared_body::Reader;
 use crate::gateway::cache::store::Entry;
 use crate::gateway::dispatch::job::Job;
 use crate::telemetry::CacheOutcome;
-use http::HeaderMap;
-use std::sync::Arc;
 
 pub struct CacheRequest {
     pub job: Job,

@@ -1,5 +1,7 @@
 //! Pages of lists among stored answers: where a change on one page may move what another shows.
 
+use http::{HeaderMap, StatusCode};
+
 use crate::decision::cache::key::CacheKey;
 use crate::decision::cache::pagination::{Page, PageSizes, continues_list};
 use crate::gateway::address::path_of;
@@ -7,7 +9,6 @@ use crate::gateway::cache::lookup::CacheRequest;
 use crate::gateway::cache::read_cache::ReadCache;
 use crate::gateway::cache::store::Entry;
 use crate::gateway::url_rewrite::map::Body;
-use http::{HeaderMap, StatusCode};
 
 impl ReadCache {
     /// Compares a fetched answer with the stored one and records a change.

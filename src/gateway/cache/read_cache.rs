@@ -1,5 +1,7 @@
 //! The read cache as a part of the gateway: what is stored, and the fetches that fill it.
 
+use std::sync::Arc;
+
 use crate::gateway::cache::invalidation::pagination::PaginationChanges;
 use crate::gateway::cache::predicted_etags::Predictor;
 use crate::gateway::cache::shared_body::BodyRegistry;
@@ -8,7 +10,6 @@ use crate::gateway::cache::store::Store;
 use crate::gateway::cache::webhook_coverage::WebhookCoverage;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::environment::Environment;
-use std::sync::Arc;
 
 pub struct ReadCache {
     pub(super) env: Arc<Environment>,

@@ -1,5 +1,8 @@
 //! Bodies too large to hold, shared by concurrent requests.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use crate::decision::cache::cache_control::CacheControl;
 use crate::decision::cache::key::CacheKey;
 use crate::gateway::address::path_of;
@@ -11,8 +14,6 @@ use crate::gateway::cache::store::Entry;
 use crate::gateway::dispatch::answer::UpstreamAnswer;
 use crate::gateway::http::media_type::{has_json_type, is_json};
 use crate::telemetry::Fetch;
-use std::sync::Arc;
-use std::time::Duration;
 
 /// The age of a body that others may join. Chosen here: a slowly read body grows old.
 const JOINED_AFTER_MAX: Duration = Duration::from_secs(2);

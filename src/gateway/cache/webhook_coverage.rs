@@ -1,13 +1,15 @@
 //! The routes that webhooks cover: while a webhook is healthy, a stored answer needs no
 //! revalidation.
 
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+
 use crate::api::events_of;
 use crate::clock::Timestamp;
 use crate::config::{Config, Reach};
 use crate::webhooks::Watch;
-use parking_lot::RwLock;
-use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 #[derive(Default)]
 pub struct WebhookCoverage {

@@ -1,13 +1,14 @@
 //! An answer of the upstream as dispatch hands it over, with a body that is whole or begun.
 
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
 use crate::decision::permissions::denial_confidence::DenialConfidence;
 use crate::gateway::dispatch::admission::Lease;
 use crate::gateway::upstream::fetch::Exchange;
 use crate::tokens::TokenId;
-use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
 
 /// An upstream answer other than a limit error.
 pub struct UpstreamAnswer {

@@ -1,5 +1,12 @@
 //! The dispatcher: tokens, budgets and connections under one config.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
 use crate::api::{ResourceName, Table};
 use crate::decision;
 use crate::decision::{AccountId, LimitKind};
@@ -11,11 +18,6 @@ use crate::gateway::environment::Environment;
 use crate::gateway::error::GatewayError;
 use crate::gateway::upstream::fetch::Upstream;
 use crate::tokens::{Source, Tokens};
-use parking_lot::Mutex;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-use tokio::sync::Notify;
 
 /// The memory of all held bodies, from the first byte to the answer. Chosen here: thousands of
 /// ordinary bodies, or twenty-five of the largest that are queued by default.

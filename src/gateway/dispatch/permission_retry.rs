@@ -77,8 +77,9 @@ impl Dispatcher {
         };
         progress.answered_by(first.account);
         let now = self.env.clock.now();
-        let (hopeless, late) = self.without_token(job);
-        let denials = Denials { by: &denied_by, stored: stored.as_deref(), unusable: &hopeless };
+        let (without_prospect, ready_too_late) = self.without_token(job);
+        let denials =
+            Denials { by: &denied_by, stored: stored.as_deref(), unusable: &without_prospect };
         let tokens_of = |account| self.keys_of(job, account);
         first.denial_confidence = self.permissions.observed.lock().denial_confidence(
             now,
@@ -88,7 +89,7 @@ impl Dispatcher {
             &tokens_of,
         );
         if first.denial_confidence == DenialConfidence::Void
-            && let Some(error) = self.instead_of_void(job, progress, unanswered, &late)
+            && let Some(error) = self.instead_of_void(job, progress, unanswered, &ready_too_late)
         {
             return Err(error);
         }
@@ -157,11 +158,11 @@ impl Dispatcher {
             // Subscribed before the decision, so that no end is missed.
             let mut ended = std::pin::pin!(self.permissions.probe_ended.notified());
             ended.as_mut().enable();
-            let (hopeless, late) = self.without_token(job);
-            let mut unusable = hopeless.clone();
-            unusable.extend(late);
+            let (without_prospect, ready_too_late) = self.without_token(job);
+            let mut unusable = without_prospect.clone();
+            unusable.extend(ready_too_late);
             unusable.sort_unstable();
-            let denials = Denials { by: &[first], stored, unusable: &hopeless };
+            let denials = Denials { by: &[first], stored, unusable: &without_prospect };
             let tokens_of = |account| self.keys_of(job, account);
             let now = self.env.clock.now();
             let retry = self.permissions.observed.lock().permission_retry(
@@ -192,11 +193,11 @@ impl Dispatcher {
     /// without any prospect, then those that are only too late.
     fn without_token(&self, job: &Job) -> (Vec<AccountId>, Vec<AccountId>) {
         let now = self.env.clock.now();
-        let is_hopeless = |account: &AccountId| {
+        let is_without_prospect = |account: &AccountId| {
             let lack = self.tokens.lack(&[*account], job.route.endpoint.tokens, now);
             lack.is_none_or(|lack| lack.cause == Cause::Refused)
         };
-        self.unusable(job, &[], now).into_iter().partition(is_hopeless)
+        self.unusable(job, &[], now).into_iter().partition(is_without_prospect)
     }
 
     /// The error that replaces a void denial; `None` if no limit or fault was in the way.
@@ -205,7 +206,7 @@ impl Dispatcher {
         job: &Job,
         progress: &RequestProgress,
         unanswered: Option<Unanswered>,
-        late: &[AccountId],
+        ready_too_late: &[AccountId],
     ) -> Option<GatewayError> {
         match unanswered {
             Some(Unanswered::Denied(denied)) => {
@@ -226,7 +227,7 @@ impl Dispatcher {
             )
             | None => self
                 .tokens
-                .lack(late, job.route.endpoint.tokens, self.env.clock.now())
+                .lack(ready_too_late, job.route.endpoint.tokens, self.env.clock.now())
                 .map(GatewayError::TokenUnavailable),
         }
     }

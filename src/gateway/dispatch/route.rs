@@ -1,9 +1,10 @@
 //! A route: the endpoint of a request, the accounts that may carry it, and its cost.
 
+use std::sync::Arc;
+
 use crate::api::Endpoint;
 use crate::decision::cache::key::Scope;
 use crate::decision::{AccountId, WriteSpacing};
-use std::sync::Arc;
 
 /// The endpoint that mints installation tokens (SPECIFICATION, "Apps").
 pub const MINT: &str = "/app/installations/{installation_id}/access_tokens";

@@ -1,10 +1,11 @@
 //! The budget headers, as clients and `/rate_limit` show a budget.
 
+use serde::Serialize;
+
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::decision::BudgetView;
 use crate::gateway::http::head_writer::Fields;
-use serde::Serialize;
 
 /// The numbers of the five budget headers, and the value of a resource in `GET /rate_limit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -1,5 +1,9 @@
 //! Replies to a client from fetched, stored and streamed answers.
 
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
 use crate::decision::cache::conditional::{Outcome as Conditional, evaluate, fails, is_exact};
 use crate::decision::cache::freshness::Mode;
 use crate::gateway::cache::shared_body::{Head, Reader};
@@ -13,9 +17,6 @@ use crate::gateway::response::responder::Responder;
 use crate::gateway::url_rewrite::json_stream::JsonStream;
 use crate::gateway::url_rewrite::map::{Origin, blank_secrets};
 use crate::writes::record::Response;
-use bytes::Bytes;
-use http::StatusCode;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 /// Headers that describe a body; a 304 omits them (SPECIFICATION, "Client libraries" 10).
 pub const NOT_OF_A_304: [HeaderName; 3] =

@@ -1,10 +1,11 @@
 //! The requested form of an answer, and the evaluation of conditions against a stored one.
 
+use http::Method;
+use http::header::{self, HeaderMap, HeaderValue};
+
 use crate::decision::cache::conditional::{Outcome as Conditional, evaluate};
 use crate::gateway::cache::store::Entry;
 use crate::gateway::url_rewrite::map::Origin;
-use http::Method;
-use http::header::{self, HeaderMap, HeaderValue};
 
 /// The parts of a request that the form of its answer depends on.
 pub struct Form<'r> {

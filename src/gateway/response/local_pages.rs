@@ -1,6 +1,8 @@
 //! Local pages: `GET /rate_limit` from the client's own view, and the help page of gateway errors.
 
 use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
 use serde_json::{Map, json};
 
 use crate::api::ResourceName;
@@ -9,8 +11,6 @@ use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::error::HELP_PATH;
 use crate::gateway::response::budget_headers::RateView;
 use crate::gateway::response::reply::{Reply, ReplyBody};
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, StatusCode};
 
 /// The resources that clients expect in `/rate_limit`, requested before or not (SPECIFICATION,
 /// "Client libraries" 12 and "Limits in practice").

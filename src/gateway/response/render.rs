@@ -1,6 +1,13 @@
 //! The one renderer of answers: a head and a body for a client, on the fast path as in a session.
 //! The answer is chosen before; `write` writes it.
 
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{self, HeaderValue};
+use http::{Method, StatusCode};
+
 use crate::api::headers::RATE_LIMIT;
 use crate::clock::Timestamp;
 use crate::decision::cache::conditional::fails;
@@ -17,11 +24,6 @@ use crate::gateway::response::reply::{Reply, ReplyBody};
 use crate::gateway::response::responder::Responder;
 use crate::gateway::response::write::{body_of, finish_head};
 use crate::telemetry::{CacheOutcome, Fetch};
-use bytes::Bytes;
-use http::header::{self, HeaderValue};
-use http::{Method, StatusCode};
-use std::ops::RangeInclusive;
-use std::sync::Arc;
 
 /// Buffer space for the head of an ordinary answer.
 const HEAD_BYTES_USUAL: usize = 2 * 1024;

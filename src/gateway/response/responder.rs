@@ -1,8 +1,9 @@
 //! The renderer of answers under one config.
 
+use std::sync::Arc;
+
 use crate::gateway::environment::Environment;
 use crate::gateway::response::compression::CompressedForms;
-use std::sync::Arc;
 
 pub struct Responder {
     pub(super) env: Arc<Environment>,

@@ -1,17 +1,19 @@
 //! The two writers of answers: to a session of the framework, and into a buffer.
 
-use crate::gateway::cache::shared_body::Lost;
-use crate::gateway::http::head_writer::{Fields as _, MapHead, OnWire, push_status};
-use crate::gateway::response::reply::ReplyBody;
+use std::future::Future;
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{self, HeaderMap};
 use http::{Method, StatusCode, Version};
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::date::get_cached_date;
-use std::future::Future;
-use std::time::Duration;
 use tokio::time::timeout;
+
+use crate::gateway::cache::shared_body::Lost;
+use crate::gateway::http::head_writer::{Fields as _, MapHead, OnWire, push_status};
+use crate::gateway::response::reply::ReplyBody;
 
 /// Size of one write; the write timeout counts for each.
 const SLICE_BYTES: usize = 64 * 1024;

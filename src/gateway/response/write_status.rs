@@ -35,7 +35,7 @@ impl Responder {
                 body: ReplyBody::Whole(response.body.unwrap_or_default()),
             },
         });
-        let status = WriteStatus {
+        let status = StatusBody {
             id: write.id.to_string(),
             state: progress.state,
             method: write.method.as_str(),
@@ -58,7 +58,7 @@ impl Responder {
 }
 
 #[derive(Serialize)]
-struct WriteStatus<'w> {
+struct StatusBody<'w> {
     id: String,
     state: WriteState,
     method: &'w str,

@@ -105,7 +105,7 @@ impl Handler {
         let write = kept_write(&gateway.env, from, &job, &terms);
         let Job { client, memory, route, .. } = job;
         let resource = route.endpoint.resource.clone();
-        let class = WriteGroup { client, content: route.content, resource };
+        let group = WriteGroup { client, content: route.content, resource };
         let waiter = (!terms.is_async).then(|| {
             let waits = gateway.dispatcher.waiting().get(client as usize).map(Counted::new);
             Box::new(SyncWaiter {
@@ -116,7 +116,7 @@ impl Handler {
                 is_held: false,
             })
         });
-        let new = New { write, class, lane: route.lane.clone(), deadline, memory, waiter };
+        let new = New { write, group, lane: route.lane.clone(), deadline, memory, waiter };
         let accepted = gateway.writes.queue().accept(gateway.writes.turns(), new).await;
         let Accepted { id, watched, request_progress } =
             accepted.map_err(|not_accepted| match not_accepted {
@@ -157,7 +157,7 @@ impl Handler {
         self.whole_body(session, request, valid, IDLE_BODY_BYTES_MAX).await?;
         let (env, queue) = (&self.gateway.env, self.gateway.writes.queue());
         // Another client's write must look as if it did not exist.
-        if queue.write_status(id).is_none_or(|standing| standing.client != client.index) {
+        if queue.write_status(id).is_none_or(|status| status.client != client.index) {
             return Err(GatewayError::NoSuchResource.into());
         }
         if valid.method == Method::DELETE {

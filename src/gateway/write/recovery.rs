@@ -134,8 +134,8 @@ impl Queue {
                 continue;
             }
             let group_and_lane = writes.group_and_lane(&write);
-            let class = match &group_and_lane {
-                Ok((class, _)) => class.clone(),
+            let group = match &group_and_lane {
+                Ok((group, _)) => group.clone(),
                 // It belongs to no client; only operators see it.
                 Err(_) => WriteGroup {
                     client: writes.client_named(&write.client),
@@ -145,18 +145,18 @@ impl Queue {
             };
             if let Some(key) = write.key {
                 let keyed = Keyed { number: write.id.number, meaning: key.meaning };
-                self.inner.lock().keys.insert((class.client, key.name), keyed);
+                self.inner.lock().keys.insert((group.client, key.name), keyed);
             }
             if progress.state.is_final() {
                 counts.finished += 1;
                 let ended_at = progress.finished.unwrap_or(now);
-                self.finished(&write, class, progress.state, ended_at, size);
+                self.finished(&write, group, progress.state, ended_at, size);
                 continue;
             }
             match counts.resume_or_end(&write, &progress, group_and_lane.map(|(_, lane)| lane)) {
-                Ok(lane) => self.resume(writes, &write, class, &lane, progress, size),
+                Ok(lane) => self.resume(writes, &write, group, &lane, progress, size),
                 Err((state, reason)) => {
-                    self.end_recovered(&write, class, Progress { state, ..progress }, reason, size);
+                    self.end_recovered(&write, group, Progress { state, ..progress }, reason, size);
                 }
             }
         }
@@ -167,7 +167,7 @@ impl Queue {
     fn end_recovered(
         &self,
         write: &Write,
-        class: WriteGroup,
+        group: WriteGroup,
         progress: Progress,
         why: Reason,
         size: Size,
@@ -178,19 +178,19 @@ impl Queue {
         // If this is not stored, the next start repeats it.
         drop(self.store.apply(Change::Progress(write.id.number, progress.encode())));
         self.metrics.write_ended(state.name(), progress.attempts, now.since(write.accepted));
-        self.finished(write, class, state, now, size);
+        self.finished(write, group, state, now, size);
     }
 
     fn finished(
         &self,
         write: &Write,
-        class: WriteGroup,
+        group: WriteGroup,
         state: WriteState,
         at: Timestamp,
         size: Size,
     ) {
         let key = write.key.map(|key| Box::new(key.name));
-        let finished = Finished { salt: write.id.salt, class, state, bytes: size.all(), key };
+        let finished = Finished { salt: write.id.salt, group, state, bytes: size.all(), key };
         self.inner.lock().add_finished(write.id.number, finished, at + self.retention);
     }
 
@@ -198,18 +198,18 @@ impl Queue {
         &self,
         writes: &Writes,
         write: &Write,
-        class: WriteGroup,
+        group: WriteGroup,
         lane: &str,
         progress: Progress,
         size: Size,
     ) {
         let inner = &mut *self.inner.lock();
         let number = write.id.number;
-        let turn = writes.turns.readmit(class.client, lane, number);
+        let turn = writes.turns.readmit(group.client, lane, number);
         let may_have_run = progress.may_have_run || progress.state == WriteState::Sending;
         let state = if may_have_run { WriteState::Sending } else { WriteState::Queued };
         let progress = Progress { state, may_have_run, ..progress };
-        let mut live = Live::new(write.id, class, write.accepted, write.key, progress, turn, size);
+        let mut live = Live::new(write.id, group, write.accepted, write.key, progress, turn, size);
         live.is_kept = true;
         inner.add_live(number, live);
     }

@@ -30,12 +30,12 @@ use crate::tokens::{Cause, Lack};
 /// Guard: a slot among the running writes.
 struct RunningSlot {
     queue: Arc<Queue>,
-    class: WriteGroup,
+    group: WriteGroup,
 }
 
 impl Drop for RunningSlot {
     fn drop(&mut self) {
-        self.queue.dispatch.lock().ended(&self.class);
+        self.queue.dispatch.lock().ended(&self.group);
         self.queue.startable.notify_one();
     }
 }
@@ -68,18 +68,18 @@ impl Queue {
         let inner = &mut *self.inner.lock();
         // Loaded under the lock, so that a reload sees every write that starts with the old config.
         loop {
-            let Some((class, number)) = self.dispatch.lock().take_next() else { return };
+            let Some((group, number)) = self.dispatch.lock().take_next() else { return };
             let Some(live) = inner
                 .live
                 .get_mut(&number)
                 .filter(|live| !live.is_ending() && live.run.task.is_none())
             else {
-                self.dispatch.lock().ended(&class);
+                self.dispatch.lock().ended(&group);
                 continue;
             };
             live.waiters.waiter.get_or_insert_default();
             self.end_turn_wait(live);
-            let slot = RunningSlot { queue: Arc::clone(self), class: live.class.clone() };
+            let slot = RunningSlot { queue: Arc::clone(self), group: live.group.clone() };
             let journal = QueueJournal::new(self, &writes.env.active, number, live);
             let (writes, queue) = (Arc::clone(writes), Arc::clone(self));
             let task = tokio::spawn(async move {
@@ -390,7 +390,7 @@ fn log_end(env: &Environment, number: u64, live: &Live, progress: &Progress, now
     let client = env
         .config
         .clients
-        .get(live.class.client as usize)
+        .get(live.group.client as usize)
         .map(|client| &*client.name)
         .unwrap_or_default();
     let id = WriteId { number, salt: live.salt };
@@ -424,9 +424,9 @@ mod tests {
             Duration::ZERO,
             Arc::new(Metrics::new()),
         );
-        let class = WriteGroup { client: 0, content: true, resource: ResourceName::core() };
-        assert!(queue.dispatch.lock().ready(&class, 1));
-        let slot = RunningSlot { queue: Arc::clone(&queue), class };
+        let group = WriteGroup { client: 0, content: true, resource: ResourceName::core() };
+        assert!(queue.dispatch.lock().ready(&group, 1));
+        let slot = RunningSlot { queue: Arc::clone(&queue), group };
         let locked = queue.inner.lock();
         let (done, returned) = std::sync::mpsc::channel();
         std::thread::spawn(move || {

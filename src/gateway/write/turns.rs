@@ -19,10 +19,10 @@ pub struct Turns {
 
 struct Inner {
     lanes: Lanes,
-    waiting: HashMap<LaneTicket, Called>,
+    waiting: HashMap<LaneTicket, WaitingWrite>,
 }
 
-enum Called {
+enum WaitingWrite {
     SyncWaiter(oneshot::Sender<()>),
     Queued(u64),
 }
@@ -54,7 +54,7 @@ impl Turns {
             inner.lanes.enter(LaneKey { client, resource: resource.to_owned() })?;
         let called = (place == LanePosition::Behind).then(|| {
             let (sender, receiver) = oneshot::channel();
-            inner.waiting.insert(ticket, Called::SyncWaiter(sender));
+            inner.waiting.insert(ticket, WaitingWrite::SyncWaiter(sender));
             receiver
         });
         Ok(Turn { turns: Arc::clone(self), ticket, called })
@@ -89,18 +89,20 @@ impl Turns {
         number: u64,
     ) -> Turn {
         match place {
-            LanePosition::Behind => drop(inner.waiting.insert(ticket, Called::Queued(number))),
-            LanePosition::Head => self.call(Called::Queued(number)),
+            LanePosition::Behind => {
+                inner.waiting.insert(ticket, WaitingWrite::Queued(number));
+            }
+            LanePosition::Head => self.call(WaitingWrite::Queued(number)),
         }
         Turn { turns: Arc::clone(self), ticket, called: None }
     }
 
-    fn call(&self, called: Called) {
-        match called {
+    fn call(&self, write: WaitingWrite) {
+        match write {
             // The receiver may be gone; then its own drop calls the next.
-            Called::SyncWaiter(sender) => drop(sender.send(())),
+            WaitingWrite::SyncWaiter(sender) => drop(sender.send(())),
             // The channel closes only at shutdown.
-            Called::Queued(number) => drop(self.calls.send(number)),
+            WaitingWrite::Queued(number) => drop(self.calls.send(number)),
         }
     }
 

@@ -144,7 +144,7 @@ impl Writes {
             biased;
             () = &mut ended => {}
             () = self.env.wait_until(deadline) => {
-                if self.queue.write_status(id).is_some_and(|standing| standing.state == WriteState::Queued) {
+                if self.queue.write_status(id).is_some_and(|status| status.state == WriteState::Queued) {
                     return Err(self.turn_did_not_come(route, self.queue.ahead(id)));
                 }
                 // The write is on its way.
@@ -197,6 +197,6 @@ impl Drop for InvalidationGuard<'_> {
 
 #[expect(clippy::needless_pass_by_value, reason = "what `map_err` hands over")]
 pub fn not_readable(fault: StoreError) -> GatewayError {
-    tracing::error!(error = %fault, "what became of a write cannot be told");
+    tracing::error!(error = %fault, "the status of a write could not be read");
     GatewayError::NotReadable
 }

@@ -58,7 +58,7 @@ async fn queue(world: &World, key: &str, issue: u32, text: &str) -> WriteId {
 }
 
 fn state(world: &World, id: WriteId) -> Option<WriteState> {
-    world.gateway.writes.queue().write_status(id).map(|standing| standing.state)
+    world.gateway.writes.queue().write_status(id).map(|status| status.state)
 }
 
 /// The final state of a write and its reason, as operators see them.

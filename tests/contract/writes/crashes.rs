@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use weir::clock::Clock;
 use weir::emulator::{Emulator, Handle, Options, Server};
+use weir::random::Rng;
 
 use crate::support::cases::cases;
 use crate::support::config;
@@ -253,21 +254,21 @@ impl Run {
     }
 
     /// Queues all writes of a client, each as often as necessary.
-    async fn hand_over(&self, client: usize, mut seed: u64) -> Vec<Accepted> {
+    async fn hand_over(&self, client: usize, mut rng: Rng) -> Vec<Accepted> {
         let mut all: Vec<Accepted> = Vec::new();
         for n in 0..WRITES {
-            if chance(&mut seed, 4) == 0 {
-                self.wait_a_while_and_leave(client, n, chance(&mut seed, 6)).await;
+            if chance(&mut rng, 4) == 0 {
+                self.wait_a_while_and_leave(client, n, chance(&mut rng, 6)).await;
             }
             let id = self.hand_over_nth(client, n).await;
             self.accepted.fetch_add(1, Ordering::Relaxed);
-            let taken_back = match chance(&mut seed, 12) {
+            let taken_back = match chance(&mut rng, 12) {
                 0 => self.take_back(client, &id, By::Client).await,
                 1 => self.take_back(client, &id, By::Operator).await,
                 _ => false,
             };
             all.push(Accepted { id, taken_back });
-            let earlier = chance(&mut seed, 4 * (n + 1));
+            let earlier = chance(&mut rng, 4 * (n + 1));
             if let Some(accepted) = all.get(earlier) {
                 assert_eq!(
                     self.hand_over_nth(client, earlier).await,
@@ -378,12 +379,8 @@ impl Run {
     }
 }
 
-/// Pseudo-random numbers (`xorshift`).
-fn chance(seed: &mut u64, below: usize) -> usize {
-    *seed ^= *seed << 13;
-    *seed ^= *seed >> 7;
-    *seed ^= *seed << 17;
-    usize::try_from(*seed % (below as u64)).unwrap()
+fn chance(rng: &mut Rng, below: usize) -> usize {
+    usize::try_from(rng.below(below as u64)).unwrap()
 }
 
 /// The final states.
@@ -395,20 +392,21 @@ struct Ended {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn accepted_writes_survive_fifty_kills() {
-    let mut seed =
+    let seed =
         std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5eed_1234_u64);
     println!("SEED={seed}");
+    let mut rng = Rng::new(seed);
     let run = Arc::new(Run::start().await);
     let handing = (0..CLIENTS).map(|client| {
-        let (run, seed) = (Arc::clone(&run), seed.wrapping_add(1 + client as u64));
-        async move { tokio::spawn(async move { run.hand_over(client, seed).await }).await.unwrap() }
+        let (run, rng) = (Arc::clone(&run), Rng::for_purpose(seed, 1 + client as u64));
+        async move { tokio::spawn(async move { run.hand_over(client, rng).await }).await.unwrap() }
     });
     let handing = join_all(handing);
     let killing = async {
         // A thousand events at least, so that fifty kills fall between them.
         for _ in 0..cases(KILLS) {
             let gateway = run.gateway().await;
-            let until = run.events() + chance(&mut seed, 20);
+            let until = run.events() + chance(&mut rng, 20);
             while run.events() < until {
                 tokio::task::yield_now().await;
             }

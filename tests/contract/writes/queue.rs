@@ -328,7 +328,7 @@ async fn a_queued_put_with_a_lost_response_is_repeated() {
     let rests = || {
         world
             .write_status(&accepted)
-            .and_then(|standing| standing.progress)
+            .and_then(|status| status.progress)
             .is_some_and(|so_far| so_far.may_have_run)
     };
     eventually(rests).await;
@@ -385,7 +385,7 @@ async fn writes_between_attempts_leave_their_slots_to_others() {
         .await;
     assert_eq!(world.end_of(&healthy).await["state"], "done");
     assert!(failing.iter().all(|accepted| {
-        world.write_status(accepted).is_some_and(|standing| !standing.state.is_final())
+        world.write_status(accepted).is_some_and(|status| !status.state.is_final())
     }));
 }
 
@@ -427,14 +427,13 @@ async fn a_write_between_attempts_is_not_overtaken_in_its_lane() {
         eventually(|| {
             world
                 .write_status(&first)
-                .and_then(|standing| standing.progress)
+                .and_then(|status| status.progress)
                 .is_some_and(|so_far| so_far.may_have_run)
         })
         .await;
         let next = world.send(next_method.clone(), next_path, &[ASYNC], "{}").await;
-        let ahead = world
-            .write_status(&next)
-            .map(|standing| world.gateway.writes.queue().ahead(standing.id));
+        let ahead =
+            world.write_status(&next).map(|status| world.gateway.writes.queue().ahead(status.id));
         assert_eq!(ahead, Some(1), "{next_method} {next_path} waits for {method} {path}");
         world.clock.advance(Duration::from_secs(1));
         world.end_of(&next).await;
@@ -556,10 +555,7 @@ async fn a_drain_ends_long_polls_and_starts_no_write() {
     assert_eq!(polled.json()["state"], "queued");
     eventually(|| world.gateway.dispatcher.admissions().waiting() == 0).await;
     assert_eq!(world.posts(), 1);
-    assert_eq!(
-        world.write_status(&second).map(|standing| standing.state),
-        Some(WriteState::Queued)
-    );
+    assert_eq!(world.write_status(&second).map(|status| status.state), Some(WriteState::Queued));
 }
 
 #[tokio::test]

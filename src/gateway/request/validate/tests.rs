@@ -1,7 +1,8 @@
 //! The validation rules for requests, one by one.
 
-use super::*;
 use http::HeaderValue;
+
+use super::*;
 
 fn take(raw: &str) -> Result<ValidRequest, Malformed> {
     let mut lines = raw.split("\r\n");

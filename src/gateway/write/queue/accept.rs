@@ -24,7 +24,7 @@ pub struct New {
     /// The request; the queue assigns its identifier.
     pub write: Write,
     /// The group for fair dispatch.
-    pub class: WriteGroup,
+    pub group: WriteGroup,
     /// The lane: the written resource.
     pub lane: String,
     /// The time at which it is given up unsent.
@@ -76,7 +76,7 @@ impl Queue {
 
     async fn validate(&self, turns: &Arc<Turns>, mut new: New) -> Result<Accepted, NotAccepted> {
         let now = self.clock.now();
-        let client = new.class.client;
+        let client = new.group.client;
         let (number, kept) = loop {
             let earlier = {
                 let inner = &mut *self.inner.lock();
@@ -142,15 +142,15 @@ impl Queue {
         let progress = Progress { has_waiter, ..Progress::queued(now, new.deadline) };
         let stored = Stored { request: new.write.encode(), progress: progress.encode() };
         let size = Size::of(&stored);
-        self.has_room(inner, new.class.client, size)?;
-        let turn = turns.enter_queued(new.class.client, &new.lane, number)?;
+        self.has_room(inner, new.group.client, size)?;
+        let turn = turns.enter_queued(new.group.client, &new.lane, number)?;
         inner.next_number += 1;
         let kept = self.store.apply(Change::Insert(number, stored));
         if let Some(key) = new.write.key {
-            inner.keys.insert((new.class.client, key.name), Keyed { number, meaning: key.meaning });
+            inner.keys.insert((new.group.client, key.name), Keyed { number, meaning: key.meaning });
         }
         let mut live =
-            Live::new(new.write.id, new.class.clone(), now, new.write.key, progress, turn, size);
+            Live::new(new.write.id, new.group.clone(), now, new.write.key, progress, turn, size);
         live.memory = new.memory.take();
         live.waiters.synchronous = has_waiter.then_some(1);
         live.waiters.waiter = new.waiter.take();
@@ -278,10 +278,10 @@ mod tests {
             accepted: Timestamp::EPOCH,
             key: None,
         };
-        let class = WriteGroup { client, content: true, resource: ResourceName::core() };
+        let group = WriteGroup { client, content: true, resource: ResourceName::core() };
         New {
             write,
-            class,
+            group,
             lane: "/repos/acme/widgets".into(),
             deadline: Timestamp::FAR_FUTURE,
             memory: None,

@@ -49,7 +49,7 @@ pub struct Inner {
 /// A write without an outcome, or with one that is not stored yet.
 pub struct Live {
     pub salt: u64,
-    pub class: WriteGroup,
+    pub group: WriteGroup,
     pub accepted: Timestamp,
     pub size: Size,
     pub key: Option<Box<Key>>,
@@ -110,7 +110,7 @@ pub struct Size {
 
 pub struct Finished {
     pub salt: u64,
-    pub class: WriteGroup,
+    pub group: WriteGroup,
     pub state: WriteState,
     pub bytes: u32,
     pub key: Option<Box<[u8; 32]>>,
@@ -132,7 +132,7 @@ pub struct Watched {
 impl Live {
     pub fn new(
         id: WriteId,
-        class: WriteGroup,
+        group: WriteGroup,
         accepted: Timestamp,
         key: Option<Key>,
         progress: Progress,
@@ -141,7 +141,7 @@ impl Live {
     ) -> Self {
         Self {
             salt: id.salt,
-            class,
+            group,
             accepted,
             size,
             key: key.map(Box::new),
@@ -188,21 +188,21 @@ impl Live {
 impl Inner {
     pub fn add_live(&mut self, number: u64, live: Live) {
         self.counts.add(number, live.accepted, live.progress.state);
-        self.usage.add(live.class.client, live.size.all());
+        self.usage.add(live.group.client, live.size.all());
         self.live.insert(number, Box::new(live));
     }
 
     pub fn take_live(&mut self, number: u64) -> Option<Box<Live>> {
         let live = self.live.remove(&number)?;
         self.counts.remove(number, live.accepted, live.progress.state);
-        self.usage.remove(live.class.client, live.size.all());
+        self.usage.remove(live.group.client, live.size.all());
         Some(live)
     }
 
     /// Adds a finished write, which is forgotten at this time.
     pub fn add_finished(&mut self, number: u64, finished: Finished, forgotten_at: Timestamp) {
         self.counts.add(number, Timestamp::EPOCH, finished.state);
-        self.usage.add(finished.class.client, finished.bytes);
+        self.usage.add(finished.group.client, finished.bytes);
         self.finished.insert(number, finished);
         self.expiry.insert((forgotten_at, number));
     }
@@ -211,7 +211,7 @@ impl Inner {
     pub fn take_finished(&mut self, number: u64) -> Option<Finished> {
         let finished = self.finished.remove(&number)?;
         self.counts.forget(finished.state);
-        self.usage.remove(finished.class.client, finished.bytes);
+        self.usage.remove(finished.group.client, finished.bytes);
         Some(finished)
     }
 
@@ -229,11 +229,11 @@ impl Inner {
         let (mut counts, mut usage) = (Counts::default(), Usage::default());
         for (number, live) in &self.live {
             counts.add(*number, live.accepted, live.progress.state);
-            usage.add(live.class.client, live.size.all());
+            usage.add(live.group.client, live.size.all());
         }
         for (number, finished) in &self.finished {
             counts.add(*number, Timestamp::EPOCH, finished.state);
-            usage.add(finished.class.client, finished.bytes);
+            usage.add(finished.group.client, finished.bytes);
         }
         (counts, usage)
     }

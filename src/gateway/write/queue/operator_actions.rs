@@ -89,7 +89,7 @@ impl Queue {
                 ..live.progress.clone()
             };
             let running = live.run.task.clone();
-            self.dispatch.lock().withdraw(&live.class, id.number);
+            self.dispatch.lock().withdraw(&live.group, id.number);
             (self.end(inner, id.number, progress), running)
         };
         // It was not sent, and a later attempt finds the write ended.
@@ -100,7 +100,7 @@ impl Queue {
             // It fails only with the runtime.
             let _ = kept.await;
         }
-        match self.write_status(id).map(|standing| standing.state) {
+        match self.write_status(id).map(|status| status.state) {
             Some(WriteState::Cancelled) => Ok(()),
             // This process will not send it, but that is not stored.
             Some(WriteState::Queued) => Err(NotChanged::Store(StoreError::Failed(
@@ -128,9 +128,9 @@ impl Queue {
                 return Err(NotChanged::by(live.map(|live| live.progress.state)));
             };
             let may_have_run = may_retry(finished.state, progress.may_have_run, repetition)?;
-            let class = finished.class.clone();
+            let group = finished.group.clone();
             let turn =
-                turns.enter_queued(class.client, lane, id.number).map_err(|_| NotChanged::Full)?;
+                turns.enter_queued(group.client, lane, id.number).map_err(|_| NotChanged::Full)?;
             let forgotten_at = progress.finished.unwrap_or(now) + self.retention;
             if !inner.expiry.remove(&(forgotten_at, id.number)) {
                 // An earlier process left it without an end time.
@@ -140,7 +140,7 @@ impl Queue {
             if let Some(key) = write.key {
                 inner
                     .keys
-                    .entry((class.client, key.name))
+                    .entry((group.client, key.name))
                     .or_insert(Keyed { number: id.number, meaning: key.meaning });
             }
             // A write that may have been executed cannot be cancelled: `sending` until its end.
@@ -150,7 +150,7 @@ impl Queue {
             let encoded = progress.encode();
             let size = Size { progress: bytes_of(&encoded), ..size };
             let kept = self.store.apply(Change::Progress(id.number, encoded));
-            let live = Live::new(id, class, now, write.key, progress, turn, size);
+            let live = Live::new(id, group, now, write.key, progress, turn, size);
             inner.add_live(id.number, live);
             (kept, before, forgotten_at)
         };
@@ -205,8 +205,8 @@ impl Queue {
     fn drop_live(&self, inner: &mut Inner, number: u64, error: Option<&GatewayError>) {
         let Some(mut live) = inner.take_live(number) else { return };
         self.end_turn_wait(&mut live);
-        inner.forget_key(live.class.client, live.key.map(|key| key.name), number);
-        self.dispatch.lock().withdraw(&live.class, number);
+        inner.forget_key(live.group.client, live.key.map(|key| key.name), number);
+        self.dispatch.lock().withdraw(&live.group, number);
         drop(self.store.apply(Change::Remove(vec![number])));
         if let Some(watched) = &live.waiters.watched {
             *watched.refused.lock() = error.cloned();
@@ -221,9 +221,9 @@ impl Queue {
     }
 
     pub async fn look_up(&self, id: WriteId) -> Result<Option<Listed>, StoreError> {
-        let Some(standing) = self.write_status(id) else { return Ok(None) };
+        let Some(status) = self.write_status(id) else { return Ok(None) };
         let Some((listed, _)) = self.load(id.number).await? else { return Ok(None) };
-        let progress = standing.progress.unwrap_or(listed.progress);
+        let progress = status.progress.unwrap_or(listed.progress);
         Ok(Some(Listed { progress, ..listed }))
     }
 
@@ -252,11 +252,11 @@ impl Queue {
             let part = first..=first.saturating_add(SEARCHED_AT_ONCE);
             let live = inner.live.range(part.clone());
             let live = live
-                .filter(|(_, live)| live.is_kept && wanted(live.progress.state, live.class.client))
+                .filter(|(_, live)| live.is_kept && wanted(live.progress.state, live.group.client))
                 .map(|(number, live)| WriteId { number: *number, salt: live.salt });
             let finished = inner.finished.range(part.clone());
             let finished = finished
-                .filter(|(_, finished)| wanted(finished.state, finished.class.client))
+                .filter(|(_, finished)| wanted(finished.state, finished.group.client))
                 .map(|(number, finished)| WriteId { number: *number, salt: finished.salt });
             let mut found: Vec<_> = live.chain(finished).collect();
             found.sort_unstable();
@@ -269,9 +269,9 @@ impl Queue {
     }
 
     pub async fn outcome(&self, id: WriteId) -> Result<Option<Progress>, StoreError> {
-        let Some(standing) = self.write_status(id) else { return Ok(None) };
-        if standing.progress.is_some() {
-            return Ok(standing.progress);
+        let Some(status) = self.write_status(id) else { return Ok(None) };
+        if status.progress.is_some() {
+            return Ok(status.progress);
         }
         let Some(stored) = self.store.load(id.number).await? else { return Ok(None) };
         Ok(Some(Progress::decode(&stored.progress)?))
@@ -317,13 +317,13 @@ mod tests {
         let inner = &mut *queue.inner.lock();
         for number in numbers {
             let state = if number % 3 == 0 { WriteState::Failed } else { WriteState::Done };
-            let class = WriteGroup {
+            let group = WriteGroup {
                 client: u32::from(number % 2 == 0),
                 content: false,
                 resource: ResourceName::core(),
             };
             inner.counts.add(number, Timestamp::EPOCH, state);
-            inner.finished.insert(number, Finished { salt: 0, class, state, bytes: 0, key: None });
+            inner.finished.insert(number, Finished { salt: 0, group, state, bytes: 0, key: None });
         }
         Arc::clone(&queue)
     }

@@ -117,7 +117,7 @@ impl Queue {
     pub fn write_status(&self, id: WriteId) -> Option<WriteStatus> {
         let inner = self.inner.lock();
         if let Some(live) = inner.kept(id) {
-            let (client, progress) = (live.class.client, live.progress.clone());
+            let (client, progress) = (live.group.client, live.progress.clone());
             return Some(WriteStatus {
                 id,
                 client,
@@ -128,7 +128,7 @@ impl Queue {
         let finished = inner.finished(id)?;
         Some(WriteStatus {
             id,
-            client: finished.class.client,
+            client: finished.group.client,
             state: finished.state,
             progress: None,
         })
@@ -150,7 +150,7 @@ impl Queue {
             // Registered before the check, so that no change is missed in between.
             let mut changed = std::pin::pin!(watched.changed.notified());
             changed.as_mut().enable();
-            if self.write_status(id).is_none_or(|standing| standing.state.is_final()) {
+            if self.write_status(id).is_none_or(|status| status.state.is_final()) {
                 return;
             }
             changed.await;
@@ -167,9 +167,9 @@ impl Queue {
     ) -> Option<JoinHandle<()>> {
         let live = inner.live.get_mut(&number).filter(|live| !live.is_ending())?;
         let encoded = progress.encode();
-        inner.usage.remove(live.class.client, live.size.all());
+        inner.usage.remove(live.group.client, live.size.all());
         live.size.progress = bytes_of(&encoded);
-        inner.usage.add(live.class.client, live.size.all());
+        inner.usage.add(live.group.client, live.size.all());
         let kept = self.store.apply(Change::Progress(number, encoded));
         self.metrics.write_ended(
             progress.state.name(),
@@ -215,7 +215,7 @@ impl Queue {
             let finished = Finished {
                 salt: live.salt,
                 bytes: live.size.all(),
-                class: live.class,
+                group: live.group,
                 state,
                 key: live.key.map(|key| Box::new(key.name)),
             };
@@ -242,7 +242,7 @@ impl Queue {
                 }
                 for number in &old {
                     let Some(finished) = inner.take_finished(*number) else { continue };
-                    inner.forget_key(finished.class.client, finished.key.map(|key| *key), *number);
+                    inner.forget_key(finished.group.client, finished.key.map(|key| *key), *number);
                 }
                 (old, inner.expiry.first().map(|(at, _)| *at))
             };
@@ -293,7 +293,7 @@ impl Queue {
     pub(in crate::gateway::write) fn start_if_due(&self, inner: &mut Inner, number: u64) {
         let Some(live) = inner.live.get_mut(&number) else { return };
         if live.run.is_called && live.is_kept && !live.is_ending() && live.run.task.is_none() {
-            if !self.dispatch.lock().ready(&live.class, number) {
+            if !self.dispatch.lock().ready(&live.group, number) {
                 live.begin_turn_wait(self.clock.now());
             }
             self.startable.notify_one();
