@@ -81,7 +81,7 @@ pub struct TokenState {
     /// `healthy`; `benched` after the upstream rejected it; `minting` while there is none yet;
     /// `expired` when it ended while idle.
     pub state: String,
-    /// Problem that makes it unusable, now or soon; `null` without one.
+    /// Problem that benches it, delays its mint or may end it soon; `null` without one.
     pub reason: Option<String>,
 }
 

@@ -10,6 +10,7 @@ use super::budgets::{accounts_of, token_states};
 use super::clients::active_clients;
 use crate::gateway::Gateway;
 use crate::telemetry::CONTENT_TYPE;
+use crate::tokens::HealthState;
 use crate::writes::WriteState;
 
 pub fn text(status: StatusCode, text: &str) -> Reply {
@@ -24,12 +25,16 @@ pub fn readiness(gateway: &Gateway) -> Reply {
         text(StatusCode::SERVICE_UNAVAILABLE, &token_report(gateway))
     } else {
         let health = gateway.dispatcher.tokens().health(gateway.env.clock.now());
-        let unusable = health.iter().filter(|token| !token.state.is_healthy()).count();
-        // Only the number: the accounts are for holders of the admin token.
-        let note = if unusable == 0 {
+        let count = |is_in: fn(&HealthState) -> bool| {
+            health.iter().filter(|token| is_in(&token.state)).count()
+        };
+        let benched = count(|state| matches!(state, HealthState::Benched { .. }));
+        let minting = count(|state| matches!(state, HealthState::Minting));
+        // Only the numbers: the accounts are for holders of the admin token.
+        let note = if benched + minting == 0 {
             String::new()
         } else {
-            format!("\n{unusable} of {} upstream tokens cannot be used", health.len())
+            format!("\n{benched} of {} upstream tokens benched, {minting} minting", health.len())
         };
         text(StatusCode::OK, &format!("ok{note}"))
     }

@@ -32,7 +32,7 @@ pub enum Ended {
     Answered,
     /// With a status of 500 or above.
     ServerError,
-    /// The upstream does not accept the token any more.
+    /// The upstream rejected the token, which is benched or replaced.
     TokenRejected,
     /// The upstream wants another kind of credential.
     CredentialUnfit {
@@ -194,7 +194,7 @@ impl Attempts {
         match ended {
             Ended::Answered => only(Step::Deliver),
             Ended::ServerError => self.server_error(now, jitter),
-            // Each rejection quarantines a token or replaces it; the bound is for an upstream that
+            // Each rejection benches a token or replaces it; the bound is for an upstream that
             // rejects every new one.
             Ended::TokenRejected => {
                 self.attempt -= 1;

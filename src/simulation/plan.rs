@@ -60,7 +60,7 @@ pub struct Plan {
     pub bots: u32,
     /// Source of the requests: bots or a recorded log.
     pub demand: Demanded,
-    /// The upstream.
+    /// Accounts, limits and latency of the emulated upstream.
     pub upstream: Upstream,
     /// The network between gateway and upstream.
     pub network: Network,
@@ -118,7 +118,7 @@ pub struct Client {
     pub max_wait: Duration,
 }
 
-/// The upstream.
+/// Configuration of the emulated upstream: what the emulator grants, refuses and delays.
 #[derive(Clone, Debug)]
 pub struct Upstream {
     /// Accounts in the order of the settings.
@@ -192,7 +192,7 @@ pub enum Order {
 /// Another consumer of an account's budget, with another token and past the gateway.
 #[derive(Clone, Copy, Debug)]
 pub struct Outside {
-    /// The account.
+    /// Account whose budget it consumes.
     pub account: AccountId,
     /// Mean time between two of its requests.
     pub every: Duration,
@@ -371,7 +371,7 @@ fn account_at(place: usize) -> AccountId {
     AccountId(u32::try_from(place).unwrap_or(u32::MAX))
 }
 
-/// Returns the one account that the client at `place` gets when they are dealt in turn.
+/// Returns the one account that the client at `place` gets when accounts are assigned in turn.
 fn in_turn(accounts: &[AccountId], place: usize) -> Arc<[AccountId]> {
     accounts.iter().copied().skip(place % accounts.len().max(1)).take(1).collect()
 }

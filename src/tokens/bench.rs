@@ -1,4 +1,4 @@
-//! A rejected credential: out of use for a pause, then probed by one request. Each further
+//! A benched credential: out of use for a pause, then probed by one request. Each further
 //! rejection doubles the pause.
 //!
 //! Pure: time is an argument. The caller decides which answers are rejections.

@@ -44,7 +44,7 @@ impl Signature {
         Some(Self(bytes))
     }
 
-    /// Returns its bytes.
+    /// Returns the 32 bytes of the HMAC, decoded from hexadecimal.
     pub fn bytes(&self) -> &[u8; 32] {
         &self.0
     }

@@ -137,12 +137,12 @@ pub struct Progress {
     pub reason: Option<Box<Reason>>,
 }
 
-/// An answer of the upstream, unchanged.
+/// An answer of the upstream as it is kept: without secrets, with the upstream's URLs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Response {
-    /// Status.
+    /// Status of the final response.
     pub status: StatusCode,
-    /// Headers.
+    /// Headers for the client, URLs not rewritten yet.
     pub headers: HeaderMap,
     /// Body; `None`: it was too long to keep.
     pub body: Option<Bytes>,
@@ -169,7 +169,7 @@ impl WriteState {
     pub const ALL: [Self; 6] =
         [Self::Queued, Self::Sending, Self::Done, Self::Failed, Self::Unknown, Self::Cancelled];
 
-    /// Returns its name.
+    /// Returns the lower-case name, as in JSON, metrics and the log.
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -196,7 +196,7 @@ impl Progress {
         }
     }
 
-    /// Encodes it.
+    /// Encodes the progress for the store.
     pub fn encode(&self) -> Bytes {
         let response = self.response.as_deref();
         let body = response.and_then(|response| response.body.as_deref());
@@ -256,7 +256,7 @@ impl Write {
         self.address != Address::Graphql && self.method.is_idempotent()
     }
 
-    /// Encodes it.
+    /// Encodes the write for the store.
     pub fn encode(&self) -> Bytes {
         let head = WriteHead {
             id: self.id.to_string(),

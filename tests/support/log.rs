@@ -1,4 +1,4 @@
-//! A log writer whose text a test can read. Unit tests in `telemetry::written` use it too.
+//! A log writer whose text a test can read. Unit tests in `telemetry::writer` use it too.
 
 use std::io;
 use std::sync::Arc;

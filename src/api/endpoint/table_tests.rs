@@ -130,7 +130,7 @@ fn token_signs(tokens: TokenKinds) -> String {
 
 /// Method, template, permission, and the text of [`token_signs`].
 const SAMPLES: &str = "
-# Document 2
+# The guides for teams, properties, enterprise teams, issue fields and notifications
 GET /orgs/{org}/teams/{team_slug}/invitations org/members:read +++++?
 GET /orgs/{org}/teams/{team_slug}/members org/members:read +++++?
 PUT /orgs/{org}/teams/{team_slug}/memberships/{username} org/members:write +++++?
@@ -153,7 +153,7 @@ PUT /notifications - +-----
 PATCH /notifications/threads/{thread_id} - +-----
 DELETE /notifications/threads/{thread_id}/subscription - +-----
 GET /repos/{owner}/{repo}/notifications - +-----
-# Document 3
+# The guides for webhooks, deliveries and user migrations
 PATCH /app/hook/config - -----+
 GET /app/hook/deliveries - -----+
 POST /app/hook/deliveries/{delivery_id}/attempts - -----+
@@ -163,7 +163,7 @@ GET /orgs/{org}/hooks/{hook_id}/deliveries/{delivery_id} org/webhooks:read ++?++
 POST /orgs/{org}/hooks/{hook_id}/pings org/webhooks:write ++?++?
 POST /user/migrations - +-?--?
 GET /user/migrations/{migration_id} - +-?--?
-# Document 1: permission matrix
+# The permission matrix
 PUT /organizations/{org}/actions/cache/storage-limit org/administration:write ???++?
 PUT /organizations/{org}/dependabot/repository-access/default-level org/administration:write ???++?
 PATCH /organizations/{org}/settings/billing/budgets/{budget_id} org/administration:write ???++?
@@ -188,7 +188,7 @@ GET /repos/{owner}/{repo}/environments/{environment_name} repo/actions:read ???+
 PUT /repos/{owner}/{repo}/environments/{environment_name} repo/administration:write ???++?
 POST /repos/{owner}/{repo}/forks repo/administration:write ???++?
 PATCH /repos/{owner}/{repo}/code-scanning/default-setup repo/administration:write ???++?
-# Document 1: the rest of the inventory
+# The rest of the route inventory
 GET /enterprises/{enterprise}/actions/cache/retention-limit - ??????
 GET /networks/{owner}/{repo}/events - ??????
 GET /users/{username}/received_events/public - ??????

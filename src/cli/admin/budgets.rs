@@ -102,8 +102,8 @@ fn severity(account: &AccountBudgets) -> Severity {
 fn complaints(account: &AccountBudgets, now: u64) -> Vec<String> {
     let name = plain(&account.account);
     let tokens = account.tokens.iter().filter(|token| !token.healthy).map(|token| {
-        let reason = plain(token.reason.as_deref().unwrap_or("unknown"));
-        format!("{name}: token {} is not used: {reason}", plain(&token.token))
+        let reason = plain(token.reason.as_deref().unwrap_or(&token.state));
+        format!("{name}: token {} is {reason}", plain(&token.token))
     });
     let closed = account.cooldown_until.map(|until| {
         let opens = when(until, now);
@@ -289,9 +289,7 @@ mod tests {
             .collect();
         assert!(positions.is_sorted(), "{text}");
         assert!(
-            text.contains(
-                "  revoked: token 4 is not used: benched for 300 s: 401 Bad credentials\n"
-            ),
+            text.contains("  revoked: token 4 is benched for 300 s: 401 Bad credentials\n"),
             "{text}"
         );
         assert!(

@@ -35,8 +35,8 @@ const DOCUMENTED: &str = concat!(
 pub struct Simulate {
     /// Accounts, pools, clients, limits and pacing of this config
     ///
-    /// Its secrets are not looked for, and nothing is sent anywhere. Bots are dealt to its clients
-    /// in turn. Rights and reach of its tokens are not simulated.
+    /// Its secrets are not looked for, and nothing is sent anywhere. Bots are distributed over its
+    /// clients in turn. Rights and reach of its tokens are not simulated.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Chooses everything that looks like chance

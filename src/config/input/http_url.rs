@@ -83,7 +83,7 @@ impl HttpUrl {
         self.port
     }
 
-    /// Returns the scheme.
+    /// Returns the scheme, which decides whether connections use TLS.
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }

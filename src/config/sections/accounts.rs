@@ -45,7 +45,7 @@ pub enum Territory {
     Owner(Arc<str>),
     /// A single repository.
     Repository {
-        /// Its owner.
+        /// User or organization that owns the repository.
         owner: Arc<str>,
         /// Name without the owner.
         name: Arc<str>,

@@ -21,7 +21,7 @@ pub struct App {
     /// Account that pays for the app's own requests, such as minting: an index into
     /// [`Config::accounts`](crate::config::Config::accounts). No two apps share one.
     pub account: usize,
-    /// Its installations.
+    /// Installations whose tokens the app mints, in the order of the config.
     pub installations: Vec<Installation>,
 }
 

@@ -43,7 +43,7 @@ pub struct Listen {
 /// The TLS listener of `[listen]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Https {
-    /// Address.
+    /// Address to listen on.
     pub address: SocketAddr,
     /// Certificate chain, PEM.
     pub cert: PathBuf,

@@ -325,13 +325,13 @@ impl Dispatcher {
                     account,
                     token,
                     said = answer_text,
-                    "the upstream does not accept this token any more"
+                    "this token is benched: the upstream rejected it"
                 ),
                 Rejection::Replaced => tracing::warn!(
                     account,
                     token,
                     said = answer_text,
-                    "the upstream refused this token, another one takes its place"
+                    "the upstream rejected this token, a new one replaces it"
                 ),
                 Rejection::Old => {}
             }

@@ -36,7 +36,7 @@ impl EventLog {
         self.lines.push_back(format!("{} {}", clock(now), line()));
     }
 
-    /// Marks the denial.
+    /// Keeps the lines so far and [`AFTER`] more. Later calls change nothing.
     pub fn mark_denial(&mut self) {
         self.left.get_or_insert(AFTER);
     }

@@ -85,7 +85,10 @@ async fn a_rejected_token_is_reported_everywhere_without_its_secret() {
     }))
     .await;
     assert!(answers.iter().all(|answer| answer.status == 200));
-    assert_eq!(operator.get("/readyz").await.body, "ok\n1 of 2 upstream tokens cannot be used\n");
+    assert_eq!(
+        operator.get("/readyz").await.body,
+        "ok\n1 of 2 upstream tokens benched, 0 minting\n"
+    );
     assert_eq!(
         operator.metric("weir_token_healthy{account=\"account-0\",token=\"0\"}").await,
         Some(1.0)

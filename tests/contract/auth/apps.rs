@@ -436,8 +436,7 @@ async fn jwts_and_minted_tokens_appear_in_no_response_log_or_metric() {
     let health = world.gateway.dispatcher.tokens().health(world.clock.now());
     let _ = write!(shown, "{answer:?}{log}{health:?}{}", world.gateway.env.metrics.encode());
     assert!(
-        log.contains("an installation token was minted")
-            && log.contains("another one takes its place"),
+        log.contains("an installation token was minted") && log.contains("a new one replaces it"),
         "{log}"
     );
     let minted: Vec<_> = world

@@ -17,7 +17,7 @@ const EXCEPTIONS: &[(&str, &str, &str, &str)] = &[
     ("PUT", "/teams/{team_id}/repos/{owner}/{repo}", "permission", CLOSING_DOWN),
     ("DELETE", "/teams/{team_id}/repos/{owner}/{repo}", "permission", CLOSING_DOWN),
 ];
-const CLOSING_DOWN: &str = "Document 1 lists it under Members alone; it does what its replacement does, which takes the repository's administration too";
+const CLOSING_DOWN: &str = "the permission matrix lists it under Members alone; it does what its replacement does, which takes the repository's administration too";
 
 fn listed(route: &Route) -> &'static Endpoint {
     let word = |segment: &str| if segment.starts_with('{') { "4711" } else { segment }.to_owned();
