@@ -70,6 +70,25 @@ fn nothing_is_left_for_later() {
 }
 
 #[test]
+fn comments_begin_with_slashes() {
+    Rule {
+        instead: "`//`, `///` or `//!` on each line: the rules about sentences read no others",
+        finds: |file| {
+            let code = if file.is_rust() { file.code() } else { String::new() };
+            let lines = code.lines().enumerate().filter(|(_, line)| line.contains("/*"));
+            lines.map(|(index, _)| (index + 1, "`/*`".to_owned())).collect()
+        },
+        exceptions: &[],
+        refused: &[
+            ("src/a.rs", "/** What is left. */\nfn a() {}"),
+            ("src/a.rs", "/*! Told. */"),
+            ("tests/a.rs", "fn a() { /* later */ }"),
+        ],
+    }
+    .check();
+}
+
+#[test]
 fn a_lint_is_expected_with_a_reason_not_allowed() {
     Rule {
         instead: "`#[expect(lint, reason = \"…\")]`: it complains when it is no longer needed",

@@ -90,6 +90,19 @@ impl File {
         }
     }
 
+    /// The sentences of each line: comments, and Markdown outside code. Other lines are empty.
+    fn prose(&self) -> Vec<String> {
+        let extension = Path::new(&self.path).extension().and_then(|extension| extension.to_str());
+        let mark = match extension {
+            Some("md") => return prose_of_markdown(&self.text),
+            Some("rs" | "js" | "mjs" | "cjs") => "//",
+            Some("lua") => "--",
+            _ => "#",
+        };
+        let comment = |line: &str| line.find(mark).map_or("", |at| &line[at..]).to_owned();
+        self.text.lines().map(comment).collect()
+    }
+
     /// The code before the unit tests.
     fn shipped_code(&self) -> String {
         let mut code = self.code();
@@ -104,6 +117,17 @@ impl File {
             .map(|at| "\n".repeat(code[..at].matches('\n').count()) + &code[at..])
             .unwrap_or_default()
     }
+}
+
+fn prose_of_markdown(text: &str) -> Vec<String> {
+    let mut is_code = false;
+    let prose = |line: &str| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        let outside: Vec<_> = line.split('`').step_by(2).collect();
+        if is_code || is_fence { String::new() } else { outside.join(" ") }
+    };
+    text.lines().map(prose).collect()
 }
 
 /// The place where a file's unit tests begin; they are its end.

@@ -395,24 +395,44 @@ fn structs_of_the_gateway_stay_small() {
     };
     let findings: Vec<_> = files.flat_map(large).collect();
     assert!(findings.is_empty(), "more than {FIELDS_MAX} fields:\n{}", findings.join("\n"));
-    let counted = fields_of_structs("struct A {\n    a: B<C, D>,\n    pub b: u8,\n}\nstruct E;\n");
-    assert_eq!(counted, [("A".to_owned(), 2)]);
+    let fields = "    a: B<C, D>,\n    pub b:\n        Mutex<u8>,\n}\nstruct E;\n";
+    for head in [
+        "struct A {",
+        "pub struct A<T>\nwhere\n    T: Clone,\n{",
+        "pub(super) struct A<\n    T: Clone,\n    U,\n> {",
+        "struct F(\n    u8,\n);\nstruct A {",
+    ] {
+        assert_eq!(fields_of_structs(&format!("{head}\n{fields}")), [("A".to_owned(), 2)]);
+    }
 }
 
 #[test]
 fn the_gateway_has_its_methods_in_one_file() {
     let files = repository();
-    let has = |file: &&File, text: &str| {
-        file.shipped_code()
-            .lines()
-            .any(|line| line.strip_prefix(text).is_some_and(|rest| rest.starts_with([' ', '{'])))
+    let is_home = |file: &&File| {
+        file.shipped_code().lines().any(|line| line.starts_with("pub struct Gateway {"))
     };
-    let home = files.iter().find(|file| has(file, "pub struct Gateway")).expect("the gateway");
+    let home = files.iter().find(is_home).expect("the gateway");
     let others = files.iter().filter(|file| {
-        file.path.starts_with("src/") && file.path != home.path && has(file, "impl Gateway")
+        file.path.starts_with("src/")
+            && file.path != home.path
+            && file.shipped_code().lines().any(is_impl_of_gateway)
     });
     let others: Vec<_> = others.map(|file| &file.path).collect();
     assert!(others.is_empty(), "`impl Gateway` outside {}: {others:?}", home.path);
+    assert!(home.shipped_code().lines().any(is_impl_of_gateway));
+    assert!(is_impl_of_gateway("impl crate::gateway::Gateway {"));
+    assert!(is_impl_of_gateway("    impl super::Gateway"));
+    assert!(!is_impl_of_gateway("impl Drop for Gateway {"));
+    assert!(!is_impl_of_gateway("impl GatewayError {"));
+}
+
+/// True at the head of inherent methods, by whatever path.
+fn is_impl_of_gateway(line: &str) -> bool {
+    let of = line.trim_start().strip_prefix("impl ").and_then(|rest| rest.split('{').next());
+    of.is_some_and(|of| {
+        !of.contains(" for ") && of.trim_end().rsplit("::").next() == Some("Gateway")
+    })
 }
 
 /// Each struct with named fields, with their number. The code is formatted: a field begins a line
@@ -422,13 +442,20 @@ fn fields_of_structs(code: &str) -> Vec<(String, usize)> {
     let mut lines = code.lines();
     while let Some(line) = lines.next() {
         let Some((_, after)) = line.split_once("struct ") else { continue };
-        if line.starts_with(' ') || !line.ends_with('{') {
+        if line.starts_with(' ') {
+            continue;
+        }
+        // The head of a generic struct may take several lines.
+        let mut ends = std::iter::once(line).chain(lines.by_ref());
+        if !ends.find(|line| line.ends_with(['{', '}', ';'])).is_some_and(|end| end.ends_with('{'))
+        {
             continue;
         }
         let name = after.chars().take_while(|c| c.is_alphanumeric()).collect();
         let fields = lines.by_ref().take_while(|line| *line != "}");
         let is_field = |line: &&str| {
-            line.starts_with("    ") && !line.starts_with("     ") && line.contains(": ")
+            let inside = line.strip_prefix("    ").filter(|inside| !inside.starts_with([' ', '#']));
+            inside.is_some_and(|inside| inside.contains(':'))
         };
         found.push((name, fields.filter(is_field).count()));
     }
