@@ -1,5 +1,9 @@
 //! The route and the job of a queued write under the current config.
 
+use std::sync::Arc;
+
+use http::Method;
+
 use crate::api::{GraphqlRequest, OperationKey};
 use crate::clock::Timestamp;
 use crate::decision::access::permitted;
@@ -14,8 +18,6 @@ use crate::gateway::write::queue::{NotChanged, Repetition};
 use crate::gateway::write::writes::Writes;
 use crate::writes::record::{Address, Shape};
 use crate::writes::{Write, WriteId};
-use http::Method;
-use std::sync::Arc;
 
 /// The reason why a write is not retried.
 #[derive(Clone, Debug, PartialEq, Eq)]

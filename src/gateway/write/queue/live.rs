@@ -2,6 +2,14 @@
 //! requests that wait for it. A waiter reports the write's waits, costs and outcome like those of
 //! any other request (SPECIFICATION, "Promises" and "Metrics").
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::task::AbortHandle;
+
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::gateway::active::ActiveGuard;
@@ -13,12 +21,6 @@ use crate::gateway::write::queue::counts::{Counts, Usage};
 use crate::gateway::write::turns::Turn;
 use crate::writes::record::Key;
 use crate::writes::{Progress, Stored, WriteId, WriteState};
-use bytes::Bytes;
-use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
-use tokio::sync::{Notify, OwnedSemaphorePermit};
-use tokio::task::AbortHandle;
 
 /// A group of writes with the same limits: of one client and one budget, content or not.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

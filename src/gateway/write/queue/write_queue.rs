@@ -4,17 +4,16 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::gateway::write::queue::live::{Finished, Inner, Live, Watched, WriteGroup, bytes_of};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::clock::{Clock, Timestamp};
 use crate::decision::writes::dispatch::Dispatch;
+use crate::gateway::request::body::BodyMemory;
+use crate::gateway::write::queue::live::{Finished, Inner, Live, Watched, WriteGroup, bytes_of};
 use crate::telemetry::Metrics;
 use crate::writes::{Change, Progress, Store, WriteId, WriteState};
-
-use crate::gateway::request::body::BodyMemory;
 
 /// The writes of one group in the admission queue at once. Chosen here: more than an account sends
 /// at a distance of a second. Ten thousand queued writes then need no ten thousand tasks.
