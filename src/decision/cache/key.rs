@@ -184,23 +184,22 @@ impl Accept {
             return Self::Other(header.replace('\n', " ").into());
         }
         let lower = header.to_ascii_lowercase();
-        let ranges: Vec<&str> =
-            lower.split(',').map(str::trim).filter(|range| !range.is_empty()).collect();
-        if ranges.iter().any(|range| has_quality(range)) {
-            return Self::Other(ranges.join(",").into());
+        let mut essences: Vec<&str> = ranges(&lower).map(essence).collect();
+        if !ranges(&lower).any(has_quality) {
+            if essences.iter().all(|range| is_plain_json(range)) {
+                return Self::Json;
+            }
+            // JSON types request additional fields, in any order. Between other types the order
+            // may decide, so it stays.
+            if essences.iter().all(|range| is_plain_json(range) || is_preview(range)) {
+                essences.retain(|range| !is_plain_json(range));
+                essences.sort_unstable();
+                essences.dedup();
+                return Self::Other(essences.join(",").into());
+            }
         }
-        let mut essences: Vec<&str> = ranges.iter().map(|range| essence(range)).collect();
-        if essences.iter().all(|range| is_plain_json(range)) {
-            return Self::Json;
-        }
-        // JSON types request additional fields, in any order. Between other types the order may
-        // decide, so it stays.
-        if essences.iter().all(|range| is_plain_json(range) || is_preview(range)) {
-            essences.retain(|range| !is_plain_json(range));
-            essences.sort_unstable();
-            essences.dedup();
-        }
-        Self::Other(essences.join(",").into())
+        // These go upstream as they are, and case or parameters may choose the answer.
+        Self::Other(ranges(header).collect::<Vec<_>>().join(",").into())
     }
 
     /// Returns a sorted set of JSON types as a header value; `None` for plain JSON and for other
@@ -220,7 +219,11 @@ impl Accept {
     }
 }
 
-/// Media range without its parameters (`charset` and the like, which the upstream ignores).
+fn ranges(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim).filter(|range| !range.is_empty())
+}
+
+/// Media range without its parameters.
 fn essence(range: &str) -> &str {
     range.split(';').next().unwrap_or_default().trim()
 }
@@ -322,6 +325,17 @@ mod tests {
             accept("application/json, application/vnd.github.raw")
         );
         assert_ne!(accept("text/html, */*; q=0.2"), accept("text/html, */*"));
+    }
+
+    #[test]
+    fn case_and_parameters_of_representations_are_kept() {
+        let diff = "application/vnd.github.diff";
+        for other in ["; a=b", "; a=B", ";a=b;c=d"] {
+            assert_ne!(accept(diff), accept(&format!("{diff}{other}")), "{other}");
+        }
+        assert_ne!(accept("text/html; a=b"), accept("text/html; a=B"));
+        assert_ne!(accept("text/html"), accept("TEXT/html"));
+        assert_eq!(accept("application/json; indent=4"), Accept::Json, "sent without it");
     }
 
     #[test]

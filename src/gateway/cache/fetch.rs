@@ -127,7 +127,7 @@ impl ReadCache {
         renewed.stored.revalidate(now, &answer.headers, Some(token), self.ttl(cache_request));
         // RFC 9111 §3.2: the 304's `Vary` replaces the stored one, with the values of this request.
         if news.contains_key(header::VARY) {
-            renewed.vary = Entry::vary_of(&answer.headers, &cache_request.headers);
+            renewed.vary = Entry::vary_of(&answer.headers, cache_request.headers());
         }
         // The 304 can forbid further storage of the entry (§5.2.2.5, §4.3.4).
         let may_stay = storable(entry.status(), &answer.headers);
@@ -211,7 +211,7 @@ impl ReadCache {
         let mut stored = Stored::new(now, answer.status, &answer.headers, Some(token), ttl);
         stored.page = page_of(cache_request, answer.status, &answer.headers, &body);
         stored.watched_by = self.watched_by(cache_request);
-        let vary = Entry::vary_of(&answer.headers, &cache_request.headers);
+        let vary = Entry::vary_of(&answer.headers, cache_request.headers());
         if let Some(before) = before
             && before.status() == answer.status
             && before.vary == vary

@@ -14,9 +14,14 @@ use crate::telemetry::CacheOutcome;
 pub struct CacheRequest {
     pub job: Job,
     pub scope: Scope,
-    /// The client's headers: conditions, `Accept`, and the headers that `Vary` names.
-    pub headers: Arc<HeaderMap>,
     pub directives: RequestDirectives,
+}
+
+impl CacheRequest {
+    /// The headers that key and `Vary` are evaluated on: those that the upstream sees.
+    pub fn headers(&self) -> &Arc<HeaderMap> {
+        &self.job.request.headers
+    }
 }
 
 /// A cache lookup without a servable entry.

@@ -41,7 +41,8 @@ impl ReadCache {
         lookup: Option<CacheLookup>,
         progress: &mut RequestProgress,
     ) -> Result<ReadAnswer, GatewayError> {
-        let CacheRequest { job, scope, headers, directives } = &*cache_request;
+        let CacheRequest { job, scope, directives } = &*cache_request;
+        let headers = cache_request.headers();
         let (address, mut lookup) = match lookup {
             Some(CacheLookup { address, key, entry }) => (address, Some((key, entry))),
             None => {
@@ -125,7 +126,7 @@ impl ReadCache {
         cache_request: &CacheRequest,
     ) -> Option<Result<ReadAnswer, GatewayError>> {
         let is_follower = role == Role::Follower;
-        let fits_all = |found: &Entry| found.fits(&cache_request.headers) && found.is_for_others();
+        let fits_all = |found: &Entry| found.fits(cache_request.headers()) && found.is_for_others();
         match fetched_result {
             FetchResult::Entry(found, _) if is_follower && !fits_all(&found) => None,
             // A stored answer is preferred to an upstream failure.
@@ -137,7 +138,7 @@ impl ReadCache {
                 Some(Ok(stale.unwrap_or(ReadAnswer::Entry(found, role.outcome(fetch)))))
             }
             FetchResult::SharedBody(guard)
-                if is_follower && !guard.0.fits(&cache_request.headers) =>
+                if is_follower && !guard.0.fits(cache_request.headers()) =>
             {
                 None
             }
@@ -249,16 +250,18 @@ impl ReadCache {
     }
 
     /// Returns a stored answer that may be served without the upstream. It runs before any setup
-    /// for a fetch, because most requests with a ttl end here.
+    /// for a fetch, because most requests with a ttl end here. Its directives are the client's; the
+    /// headers that go upstream select the answer.
     pub fn fresh(
         &self,
         scope: Scope,
         valid: &ValidRequest,
         request_headers: &HeaderMap,
+        to_upstream: &HeaderMap,
         now: Timestamp,
     ) -> Result<Arc<Entry>, CacheLookup> {
-        let address = self.cache_key(scope, valid.service, &valid.target(), request_headers);
-        let (key, entry) = self.store.find(address.clone(), request_headers);
+        let address = self.cache_key(scope, valid.service, &valid.target(), to_upstream);
+        let (key, entry) = self.store.find(address.clone(), to_upstream);
         let may_be_served = |entry: &Arc<Entry>| {
             let directives = RequestDirectives::of(request_headers, self.env.mode);
             self.may_serve(entry, &directives, &valid.path, now)
@@ -274,11 +277,11 @@ impl ReadCache {
         scope: Scope,
         service: Service,
         target: &str,
-        request_headers: &HeaderMap,
+        to_upstream: &HeaderMap,
     ) -> CacheKey {
-        let accept = headers::accept_of(request_headers);
+        let accept = headers::accept_of(to_upstream);
         // At most one, and ASCII: validation ensures it.
-        let version = request_headers
+        let version = to_upstream
             .get(self.env.config.upstream.dialect.version_header())
             .and_then(|value| value.to_str().ok())
             .unwrap_or_default();

@@ -26,7 +26,7 @@ impl ReadCache {
         cache_request: &CacheRequest,
         answer: UpstreamAnswer,
     ) -> Arc<JoinGuard> {
-        let vary = Entry::vary_of(&answer.headers, &cache_request.headers);
+        let vary = Entry::vary_of(&answer.headers, cache_request.headers());
         // RFC 9111 §5.2.2.5.
         let is_for_others = !CacheControl::parse(&answer.headers).no_store;
         let is_failure = answer.status.is_server_error();
@@ -48,7 +48,7 @@ impl ReadCache {
         key: &CacheKey,
         cache_request: &CacheRequest,
     ) -> Option<ReadAnswer> {
-        let body = self.registry.find(key).filter(|body| body.fits(&cache_request.headers))?;
+        let body = self.registry.find(key).filter(|body| body.fits(cache_request.headers()))?;
         let (now, requested_at) = (self.env.clock.now(), body.head.requested_at);
         let path = path_of(&cache_request.job.request.target);
         let may_join = now.since(requested_at) <= JOINED_AFTER_MAX

@@ -1,8 +1,9 @@
 //! The headers that cross the gateway in each direction (RFC 9110 §7.6.1; SPECIFICATION, "Client
 //! interface" and "Client libraries" 9, 15 and 17).
 //!
-//! Everything end-to-end passes, except headers that belong to one hop, to a credential or to the
-//! gateway itself. Values are not interpreted here.
+//! Answers pass end-to-end headers, except those of a credential or of the gateway itself. So do
+//! writes, except headers that would make another request of them. Reads, which share their
+//! answers, pass only listed headers. Values are not interpreted here.
 
 use http::header::{self, AsHeaderName, HeaderMap, HeaderValue};
 
@@ -25,10 +26,12 @@ const HOP_BY_HOP: [&str; 9] = [
     "upgrade",
 ];
 
-/// Request headers that end at the gateway: credentials, framing, and its own headers.
-const REQUEST_ENDS_HERE: [&str; 18] = [
+/// Request headers that end at the gateway: credentials, framing, and its own headers. A caller's
+/// trace ends there too; with tracing on, each attempt carries the gateway's own (`telemetry`).
+const REQUEST_ENDS_HERE: [&str; 17] = [
     "accept-encoding",
     "authorization",
+    "baggage",
     "cache-control",
     "content-length",
     "cookie",
@@ -39,19 +42,38 @@ const REQUEST_ENDS_HERE: [&str; 18] = [
     "pragma",
     "prefer",
     "range",
+    "traceparent",
+    "tracestate",
     "via",
-    // An upstream that honours these would execute another method than the one that was allowed.
-    "x-http-method",
-    "x-http-method-override",
-    "x-method-override",
     "x-request-id",
-    "x-weir-key",
 ];
 
-/// Further headers of reads that end at the gateway. The cache evaluates conditions itself and
-/// sends its own. The rest would make the upstream choose an answer by a value that the cache key
-/// lacks. One-time passwords are among them; they have no use with a token. The upstream evaluates
-/// a write's conditions (RFC 9110 §13.2).
+/// Headers by which an upstream, or a proxy before it, executes another request than the one that
+/// was allowed: with another method, address or user, or from another client address.
+const OVERRIDES: [&str; 10] = [
+    "front-end-https",
+    "remote-addr",
+    "remote-user",
+    "sudo",
+    "x-host",
+    "x-http-method",
+    "x-remote-addr",
+    "x-remote-user",
+    "x-scheme",
+    "x-url-scheme",
+];
+/// The same by the beginning of their names: proxies and frameworks have many of each kind.
+const OVERRIDES_BEGIN: [&str; 4] = ["x-forwarded", "x-original-", "x-rewrite-", "x-weir-"];
+/// The same by their ends, such as `X-HTTP-Method-Override` and `True-Client-IP`.
+const OVERRIDES_END: [&str; 2] = ["-override", "-ip"];
+
+/// The headers that pass with a read, beside the API version. The key of a stored answer has
+/// `Accept` and the version. The others may vary an answer only if its `Vary` says so.
+const READ_PASSES: [&str; 3] = ["accept", "accept-language", "user-agent"];
+
+/// Further headers of reads that end here where the cache trusts `Vary` alone. The cache evaluates
+/// conditions itself and sends its own. One-time passwords have no use with a token. The upstream
+/// evaluates a write's conditions (RFC 9110 §13.2).
 const READ_ENDS_HERE: [&str; 6] = [
     "if-match",
     "if-modified-since",
@@ -60,6 +82,16 @@ const READ_ENDS_HERE: [&str; 6] = [
     "if-unmodified-since",
     "x-requested-with",
 ];
+
+/// The rule by which the headers of a request pass upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passing {
+    /// A write shares its answer with nobody.
+    Write,
+    /// A read shares its answer with all who have its key. A plain HTTP cache relies on the
+    /// upstream's `Vary` (RFC 9111 §4.1); otherwise a list says what passes.
+    Read(Mode),
+}
 
 /// Response headers that describe a pool token or the connection, or that the gateway writes anew.
 const ANSWER_ENDS_HERE: [&str; 14] = [
@@ -86,17 +118,24 @@ pub const DIGESTS: [&str; 4] = ["content-digest", "repr-digest", "digest", "cont
 const EXPOSED: &str =
     "Cache-Status, Age, X-From-Cache, X-Weir-Account, X-Request-Id, Server-Timing, Retry-After";
 
-/// Returns the request headers that go upstream. Tracing overwrites `traceparent` per attempt.
-pub fn to_upstream(from: &HeaderMap, is_read: bool) -> HeaderMap {
+/// Returns the request headers that go upstream. The cache key and `Vary` are evaluated on the same
+/// headers: otherwise a header that counts here and is lost there would poison the cache.
+pub fn to_upstream(from: &HeaderMap, passing: Passing, dialect: Dialect) -> HeaderMap {
     let named: Vec<_> = list_items(from, header::CONNECTION).collect();
+    let passes = |name: &str| match passing {
+        Passing::Write => true,
+        Passing::Read(Mode::Rfc9111) => !READ_ENDS_HERE.contains(&name) && !name.ends_with("-otp"),
+        Passing::Read(Mode::Revalidate) => {
+            READ_PASSES.contains(&name) || name == dialect.version_header()
+        }
+    };
     let mut out = HeaderMap::with_capacity(from.len());
     for (name, value) in from {
         let text = name.as_str();
-        let stays = HOP_BY_HOP.contains(&text)
+        let stays = !passes(text)
+            || HOP_BY_HOP.contains(&text)
             || REQUEST_ENDS_HERE.contains(&text)
-            || text.starts_with("x-forwarded-")
-            || text == "x-real-ip"
-            || is_read && (READ_ENDS_HERE.contains(&text) || text.ends_with("-otp"))
+            || makes_another_request(text)
             || named.iter().any(|other| other.eq_ignore_ascii_case(text));
         if !stays {
             out.append(name.clone(), value.clone());
@@ -105,11 +144,21 @@ pub fn to_upstream(from: &HeaderMap, is_read: bool) -> HeaderMap {
     out
 }
 
+/// True for overriding headers, and for names with other characters than letters, digits and `-`.
+/// Upstreams that keep headers as variables read `X_HTTP_Method` as `X-HTTP-Method`.
+fn makes_another_request(name: &str) -> bool {
+    OVERRIDES.contains(&name)
+        || OVERRIDES_BEGIN.iter().any(|begin| name.starts_with(begin))
+        || OVERRIDES_END.iter().any(|end| name.ends_with(end))
+        || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
 /// Adds the user agent and the media type that the upstream requires of every request.
 pub fn complete(headers: &mut HeaderMap, dialect: Dialect) {
-    headers
-        .entry(header::USER_AGENT)
-        .or_insert(HeaderValue::from_static(concat!("weir/", env!("CARGO_PKG_VERSION"))));
+    if headers.get(header::USER_AGENT).is_none_or(HeaderValue::is_empty) {
+        let own = HeaderValue::from_static(concat!("weir/", env!("CARGO_PKG_VERSION")));
+        headers.insert(header::USER_AGENT, own);
+    }
     // Bodies are rewritten per client, so they are requested uncompressed.
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     let any = headers.get(header::ACCEPT).is_none_or(|accept| accept.is_empty() || accept == "*/*");
@@ -293,21 +342,24 @@ mod tests {
         map
     }
 
+    fn sent(request: &HeaderMap, passing: Passing) -> HeaderMap {
+        to_upstream(request, passing, Dialect::Github)
+    }
+
     #[test]
     fn the_conditions_of_a_write_pass_and_those_of_a_read_do_not() {
         for condition in ["if-match", "if-none-match", "if-unmodified-since", "if-modified-since"] {
             let request = map(&[(condition, "\"a\"")]);
-            assert!(
-                to_upstream(&request, false).contains_key(condition)
-                    && to_upstream(&request, true).is_empty(),
-                "{condition}"
-            );
+            assert!(sent(&request, Passing::Write).contains_key(condition), "{condition}");
+            for mode in [Mode::Revalidate, Mode::Rfc9111] {
+                assert!(sent(&request, Passing::Read(mode)).is_empty(), "{condition}");
+            }
         }
     }
 
     #[test]
     fn hop_by_hop_headers_and_credentials_stop_at_the_gateway() {
-        let sent = to_upstream(
+        let sent = sent(
             &map(&[
                 ("connection", "close, X-Secret-Hop"),
                 ("x-secret-hop", "1"),
@@ -321,10 +373,47 @@ mod tests {
                 ("accept", "application/vnd.github.raw"),
                 ("x-github-api-version", "2022-11-28"),
             ]),
-            true,
+            Passing::Read(Mode::Revalidate),
         );
         let names: Vec<_> = sent.keys().map(HeaderName::as_str).collect();
         assert_eq!(names, ["accept", "x-github-api-version"]);
+    }
+
+    #[test]
+    fn no_rule_passes_a_header_that_makes_another_request() {
+        for name in [
+            "sudo",
+            "x_http_method_override",
+            "x.http.method",
+            "x-method-override",
+            "x-http-host-override",
+            "x-original-url",
+            "x-rewrite-url",
+            "x-host",
+            "x-forwarded",
+            "x-real-ip",
+            "true-client-ip",
+            "cf-connecting-ip",
+            "x-weir-account",
+            "baggage",
+            "traceparent",
+        ] {
+            for passing in
+                [Passing::Write, Passing::Read(Mode::Revalidate), Passing::Read(Mode::Rfc9111)]
+            {
+                assert!(sent(&map(&[(name, "1")]), passing).is_empty(), "{name} {passing:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_version_header_of_another_dialect_does_not_pass() {
+        let request = map(&[("x-service-api-version", "1"), ("x-github-api-version", "2")]);
+        let sent = sent(&request, Passing::Read(Mode::Revalidate));
+        assert_eq!(
+            sent.keys().map(HeaderName::as_str).collect::<Vec<_>>(),
+            ["x-github-api-version"]
+        );
     }
 
     #[test]
@@ -399,10 +488,10 @@ mod tests {
 
     #[test]
     fn a_request_without_a_media_type_gets_the_recommended_one() {
-        let mut headers = map(&[("accept", "*/*")]);
+        let mut headers = map(&[("accept", "*/*"), ("user-agent", "")]);
         complete(&mut headers, Dialect::Github);
         assert_eq!(headers["accept"], "application/vnd.github+json");
-        assert!(headers.contains_key("user-agent"));
+        assert!(headers["user-agent"].to_str().unwrap().starts_with("weir/"));
     }
 
     #[test]

@@ -106,7 +106,9 @@ impl Handler {
         now: Timestamp,
     ) -> Result<Arc<Entry>, CacheLookup> {
         let _lookup = spans::cache_span(&request.span).entered();
-        let entry = self.gateway.cache.fresh(route.scope, &from.valid, &request.headers, now)?;
+        let sent = request.to_upstream(&self.gateway.env);
+        let entry =
+            self.gateway.cache.fresh(route.scope, &from.valid, &request.headers, sent, now)?;
         request.outcome.cache = CacheOutcome::Hit;
         Ok(entry)
     }

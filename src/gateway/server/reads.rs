@@ -123,12 +123,7 @@ impl Handler {
         let mut job = self.job(request, &from, route, OutgoingBody::Absent);
         job.request.method = Method::GET;
         let directives = RequestDirectives::of(&request.headers, self.gateway.env.mode);
-        let cache_request = Arc::new(CacheRequest {
-            job,
-            scope,
-            headers: Arc::clone(&request.headers),
-            directives,
-        });
+        let cache_request = Arc::new(CacheRequest { job, scope, directives });
         self.gateway.cache.read(cache_request, lookup, progress).await
     }
 
@@ -186,7 +181,7 @@ impl Handler {
                 service: valid.service,
                 method: valid.method.clone(),
                 target: valid.target(),
-                headers: request.to_upstream(self.gateway.env.config.upstream.dialect),
+                headers: Arc::clone(request.to_upstream(&self.gateway.env)),
                 body,
             },
             client: client.index,

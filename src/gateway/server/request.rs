@@ -1,19 +1,21 @@
 //! A request between its head and its answer, on the fast path as in a session. Left out:
 //! everything that waits, and the bytes of a connection.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::{HeaderMap, HeaderValue, Method};
 
-use crate::api::{Dialect, Endpoint};
+use crate::api::Endpoint;
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
 use crate::gateway::address::decode_unreserved;
 use crate::gateway::assembly::Gateway;
 use crate::gateway::cache::lookup::ReadAnswer;
 use crate::gateway::dispatch::{job::ClientCredential, progress::RequestProgress, route::Route};
+use crate::gateway::environment::Environment;
 use crate::gateway::error::GatewayError;
-use crate::gateway::http::{headers, interim::Interims};
+use crate::gateway::http::headers::{self, Passing};
+use crate::gateway::http::interim::Interims;
 use crate::gateway::random;
 use crate::gateway::request::{clients::Client, validate::ValidRequest};
 use crate::gateway::response::{form::Form, render::Content, reply::Reply};
@@ -39,12 +41,15 @@ pub(super) struct Request {
     pub(super) routed: Option<Routed>,
 }
 
-/// The identity behind a request: its client, and a credential of the client's own.
+/// The facts that a request's headers alone decide: its client, a credential of the client's own,
+/// and the headers that go upstream.
 #[derive(Default)]
 pub(super) struct Identity {
     pub(super) client: Option<Arc<Client>>,
     /// Set if the connection's previous request had the same header lines.
     pub(super) known: Option<Arc<header_memo::KnownHeaders>>,
+    /// The headers that go upstream, where `known` does not have them.
+    to_upstream: OnceLock<Arc<HeaderMap>>,
     /// The client's own upstream credential; in use, it keeps its dynamic account.
     pub(super) client_credential: Option<Arc<ClientCredential>>,
 }
@@ -134,20 +139,20 @@ impl Request {
         self.routed = Some(Routed { endpoint: route.endpoint, view: Arc::clone(&route.view) });
     }
 
-    pub(super) fn to_upstream(&self, dialect: Dialect) -> Arc<HeaderMap> {
-        let make = || {
+    /// The headers that go upstream, made once. Cache key and `Vary` are evaluated on them too.
+    pub(super) fn to_upstream(&self, env: &Environment) -> &Arc<HeaderMap> {
+        let known = self.identity.known.as_ref().map(|known| &known.to_upstream);
+        known.unwrap_or(&self.identity.to_upstream).get_or_init(|| {
+            let dialect = env.config.upstream.dialect;
             let is_read = matches!(self.method, Method::GET | Method::HEAD);
-            let mut headers = headers::to_upstream(&self.headers, is_read);
+            let passing = if is_read { Passing::Read(env.mode) } else { Passing::Write };
+            let mut headers = headers::to_upstream(&self.headers, passing, dialect);
             headers::complete(&mut headers, dialect);
             if is_read {
                 headers::spell_accept(&mut headers, dialect);
             }
             Arc::new(headers)
-        };
-        self.identity
-            .known
-            .as_ref()
-            .map_or_else(make, |known| Arc::clone(known.to_upstream.get_or_init(make)))
+        })
     }
 
     /// Adopts the progress and the result of a read's fetch; no result: the client has left.

@@ -157,7 +157,7 @@ fn record_name(span: &Span, field: &str, name: Option<&str>) {
 }
 
 /// Writes `traceparent` and `tracestate` of `span` into the headers of a request to the upstream,
-/// replacing any. With spans off it does nothing, and copied headers of the caller go on unchanged.
+/// replacing any. With spans off it does nothing: the caller's own never go on.
 pub fn inject(span: &Span, headers: &mut HeaderMap) {
     if !span.is_disabled() {
         TraceContextPropagator::new().inject_context(&span.context(), &mut HeadersMut(headers));

@@ -6,6 +6,7 @@ mod invalidation;
 mod pagination;
 mod predicted_etags;
 mod request_directives;
+mod request_headers;
 mod rfc9111;
 mod shared_bodies;
 mod stale_if_error;
