@@ -117,10 +117,16 @@ pub(super) fn delta_seconds(text: &str) -> Option<Duration> {
     digits.then(|| Duration::from_secs(text.parse::<u32>().unwrap_or(u32::MAX).into()))
 }
 
+/// Returns true for the statuses that are stored. Any other may be about this one request, its
+/// headers included.
+pub fn is_storable_status(status: StatusCode) -> bool {
+    STORED.contains(&status)
+}
+
 /// Returns true when an answer may be stored (RFC 9111 §3; `Vary: *` never matches a later request,
 /// §4.1).
 pub fn storable(status: StatusCode, headers: &HeaderMap) -> bool {
-    STORED.contains(&status)
+    is_storable_status(status)
         && !CacheControl::parse(headers).no_store
         && vary_names(headers).is_some()
 }

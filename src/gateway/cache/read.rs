@@ -32,6 +32,15 @@ use crate::gateway::request::validate::ValidRequest;
 /// The number of joined fetches with an unsuitable answer before a request fetches alone.
 const JOINS_MAX: u32 = 3;
 
+/// The reason why the result of another request's fetch is of no use to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unusable {
+    /// It is another variant, for its requester alone, or a denial of the leader's own.
+    OfOther,
+    /// It is a failure that the leader's headers may have caused.
+    Failure,
+}
+
 impl ReadCache {
     /// Answers a GET or HEAD. `progress` becomes that of the joined fetch at once: a client
     /// that leaves early still reports its wait. `lookup` is the preceding cache lookup.
@@ -49,6 +58,7 @@ impl ReadCache {
                 (self.cache_key(*scope, job.request.service, &job.request.target, headers), None)
             }
         };
+        let mut has_other_failed = false;
         for _ in 0..JOINS_MAX {
             let (key, entry) = if let Some(lookup) = lookup.take() {
                 lookup
@@ -64,8 +74,11 @@ impl ReadCache {
                     entry => (key, entry),
                 }
             };
-            if let Some(answer) = self.join_or_fetch(&key, &cache_request, entry, progress).await {
-                return answer;
+            // Then only requests with equal headers share a fetch: one for each kind of client.
+            let shared = if has_other_failed { with_headers(&key, headers) } else { key.clone() };
+            match self.join_or_fetch(&shared, key, &cache_request, entry, progress).await {
+                Ok(answer) => return answer,
+                Err(unusable) => has_other_failed |= unusable == Unusable::Failure,
             }
         }
         *progress = RequestProgress::default();
@@ -76,45 +89,63 @@ impl ReadCache {
         answer.unwrap_or(Err(GatewayError::UpstreamFailed))
     }
 
-    /// Joins or starts a fetch and waits for it; `None`: its result is of no use to this request.
+    /// Joins or starts a fetch of the answer under `key` and waits for it. Requests with equal
+    /// `shared` share one.
     async fn join_or_fetch(
         self: &Arc<Self>,
-        key: &CacheKey,
+        shared: &CacheKey,
+        key: CacheKey,
         cache_request: &Arc<CacheRequest>,
         entry: Option<Arc<Entry>>,
         progress: &mut RequestProgress,
-    ) -> Option<Result<ReadAnswer, GatewayError>> {
+    ) -> Result<Result<ReadAnswer, GatewayError>, Unusable> {
         let job = &cache_request.job;
         // RFC 9111 §5.2.1.7: only a stored answer may serve this request, not a fetch in progress.
         if cache_request.directives.only_if_cached {
-            return Some(Err(GatewayError::NothingStored));
+            return Ok(Err(GatewayError::NothingStored));
         }
-        if let Some(answer) = self.join_shared_body(key, cache_request) {
+        if let Some(answer) = self.join_shared_body(&key, cache_request) {
             *progress = RequestProgress::default();
-            return Some(Ok(answer));
+            return Ok(Ok(answer));
         }
         let path = path_of(&job.request.target);
         let waiter = Waiter {
             now: self.env.clock.now(),
+            headers: Arc::clone(cache_request.headers()),
             client: job.client,
             priority: self.priority_of(job),
         };
+        let now = waiter.now;
         let mut participant = self.single_flight.join(
-            key,
+            shared,
             waiter,
-            |started_at| !self.store.trust(path, started_at).holds(waiter.now),
+            |started_at| !self.store.trust(path, started_at).holds(now),
             |progress| {
                 let (cache, cache_request) = (Arc::clone(self), Arc::clone(cache_request));
-                cache.fetch(key.clone(), cache_request, entry.clone(), progress)
+                cache.fetch(key, cache_request, entry.clone(), progress)
             },
         );
         progress.clone_from(&participant.progress);
         let Some(fetched_result) = self.await_result(&mut participant, job.deadline).await else {
             // This request's own deadline passed while the fetch was still in the wait queue.
             let error = self.waited_too_long(job, progress);
-            return Some(self.stale_instead(error, entry, cache_request));
+            return Ok(self.stale_instead(error, entry, cache_request));
         };
+        if participant.role == Role::Follower
+            && !fetched_result.suits_other_headers()
+            && participant.headers != *cache_request.headers()
+            && self.may_fetch_again(&fetched_result, job)
+        {
+            return Err(Unusable::Failure);
+        }
         self.answer_from_fetch(fetched_result, participant.role, entry, cache_request)
+            .ok_or(Unusable::OfOther)
+    }
+
+    /// False for a follower that has waited its time for an upstream that does not answer.
+    fn may_fetch_again(&self, fetched_result: &FetchResult, job: &Job) -> bool {
+        !matches!(fetched_result, FetchResult::Failed(GatewayError::UpstreamTimeout))
+            || self.env.clock.now() < job.deadline
     }
 
     /// Turns a fetch result into the answer of this request; `None`: it is of no use to it.
@@ -312,4 +343,10 @@ impl ReadCache {
         let rule = entry.stored.watched_by?.get() - 1;
         self.coverage.ttl(rule.into(), path, entry.requested_at(), now)
     }
+}
+
+/// The key of `key`'s fetches with these headers.
+fn with_headers(key: &CacheKey, headers: &HeaderMap) -> CacheKey {
+    let lines = headers.iter().map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
+    key.variant(lines.flatten())
 }

@@ -5,6 +5,9 @@
 //! A fetch in the wait queue waits behind the other requests of its leader's client. Another client
 //! therefore gets its own fetch and its own place (SPECIFICATION D10). The first of them to return
 //! serves all, and those still in the wait queue are cancelled. `fetch.rs` has the fetch itself.
+//!
+//! The headers of a fetch are its leader's. Followers with other headers therefore take no failure
+//! of it (`read.rs`).
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -15,12 +18,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use http::HeaderMap;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
 use crate::clock::Timestamp;
 use crate::decision::Priority;
+use crate::decision::cache::cache_control::is_storable_status;
 use crate::decision::cache::key::CacheKey;
 
 use crate::gateway::cache::shared_body::JoinGuard;
@@ -37,6 +42,24 @@ pub enum FetchResult {
     Entry(Arc<Entry>, Fetch),
     SharedBody(Arc<JoinGuard>),
     Failed(GatewayError),
+}
+
+impl FetchResult {
+    /// True if it cannot be due to the headers of the request that fetched it.
+    pub fn suits_other_headers(&self) -> bool {
+        match self {
+            Self::Entry(entry, _) => is_storable_status(entry.status()),
+            Self::SharedBody(guard) => is_storable_status(guard.0.head.status),
+            Self::Failed(error) => !matches!(
+                error,
+                GatewayError::NoToken(_)
+                    | GatewayError::TokensRejected
+                    | GatewayError::UpstreamFailed
+                    | GatewayError::UpstreamTimeout
+                    | GatewayError::OutcomeUnknown
+            ),
+        }
+    }
 }
 
 struct OngoingFetch {
@@ -61,6 +84,8 @@ struct SharedResult {
 pub struct Participant {
     pub progress: RequestProgress,
     pub role: Role,
+    /// The headers that the fetch sends.
+    pub headers: Arc<HeaderMap>,
     handle: FetchHandle,
 }
 
@@ -90,9 +115,11 @@ impl Role {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Waiter {
     pub now: Timestamp,
+    /// The headers that its own fetch would send.
+    pub headers: Arc<HeaderMap>,
     /// With `priority`: the place in the wait queue that its own fetch would have.
     pub client: u32,
     pub priority: Priority,
@@ -123,9 +150,10 @@ impl SingleFlight {
         let mut by_key = self.by_key.lock();
         let listed = by_key.entry(key.clone()).or_default();
         listed.retain(|ongoing| !is_stale(ongoing.starter.now));
-        if let Some(ongoing) = listed.iter().find(|ongoing| ongoing.is_as_early_as(waiter)) {
+        if let Some(ongoing) = listed.iter().find(|ongoing| ongoing.is_as_early_as(&waiter)) {
             return ongoing.follow();
         }
+        let headers = Arc::clone(&waiter.headers);
         let ongoing = Arc::new(OngoingFetch {
             progress: RequestProgress::default(),
             starter: waiter,
@@ -142,6 +170,7 @@ impl SingleFlight {
         Participant {
             progress,
             role: Role::Leader,
+            headers,
             handle: FetchHandle::Leader(LeadingFetch(Some((guard, fetch)))),
         }
     }
@@ -153,7 +182,7 @@ impl SingleFlight {
 
 impl OngoingFetch {
     /// True if it is on its way, or if its place in the wait queue is no worse.
-    fn is_as_early_as(&self, waiter: Waiter) -> bool {
+    fn is_as_early_as(&self, waiter: &Waiter) -> bool {
         self.starter.client == waiter.client && self.starter.priority >= waiter.priority
             || !self.progress.is_in_wait_queue()
     }
@@ -162,6 +191,7 @@ impl OngoingFetch {
         Participant {
             progress: self.progress.clone(),
             role: Role::Follower,
+            headers: Arc::clone(&self.starter.headers),
             handle: FetchHandle::Follower(self.channel().subscribe()),
         }
     }
@@ -291,11 +321,16 @@ impl FetchGuard {
         // Removed from the list first, so that later requests find the stored answer.
         let mut by_key = self.single_flight.by_key.lock();
         let is_listed = self.unlist(&mut by_key);
+        let (suits_all, headers) =
+            (fetched_result.suits_other_headers(), &self.ongoing.starter.headers);
+        let suits = |ongoing: &OngoingFetch| suits_all || ongoing.starter.headers == *headers;
         if is_listed
             && let (FetchResult::Entry(..), Some(others)) =
                 (&fetched_result, by_key.get_mut(&self.key))
         {
-            for waiting in others.extract_if(.., |ongoing| !ongoing.progress.is_on_wire()) {
+            let is_spared =
+                |ongoing: &mut Arc<OngoingFetch>| !ongoing.progress.is_on_wire() && suits(ongoing);
+            for waiting in others.extract_if(.., is_spared) {
                 waiting.notify(&fetched_result, true);
                 *waiting.superseded_by.lock() = Some(fetched_result.clone());
                 waiting.superseded.notify_one();
@@ -343,7 +378,12 @@ mod tests {
     use crate::decision::cache::key::{Accept, Scope};
 
     fn waiter() -> Waiter {
-        Waiter { now: Timestamp::from_secs(1), client: 0, priority: Priority::Normal }
+        Waiter {
+            now: Timestamp::from_secs(1),
+            headers: Arc::default(),
+            client: 0,
+            priority: Priority::Normal,
+        }
     }
 
     /// A sender that ends a fetch, and a receiver that notices its drop.

@@ -1,9 +1,6 @@
 //! Bodies too large to hold, shared by concurrent requests.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use crate::decision::cache::cache_control::CacheControl;
+use crate::decision::cache::cache_control::{CacheControl, is_storable_status};
 use crate::decision::cache::key::CacheKey;
 use crate::gateway::address::path_of;
 use crate::gateway::cache::lookup::{CacheRequest, ReadAnswer};
@@ -29,14 +26,15 @@ impl ReadCache {
         let vary = Entry::vary_of(&answer.headers, cache_request.headers());
         // RFC 9111 §5.2.2.5.
         let is_for_others = !CacheControl::parse(&answer.headers).no_store;
-        let is_failure = answer.status.is_server_error();
+        // Any other status may be about the headers of this request.
+        let suits_others = is_for_others && is_storable_status(answer.status);
         // Secrets in encoded JSON cannot be blanked.
         let may_hold_secrets = has_json_type(&answer.headers) && !is_json(&answer.headers);
         let body = Arc::new(SharedBody::new(answer, vary, is_for_others));
         if may_hold_secrets {
             body.keep_in_memory();
         }
-        if is_for_others && !is_failure {
+        if suits_others {
             self.registry.insert(key, &body);
         }
         Arc::new(JoinGuard(body))

@@ -1,6 +1,7 @@
 //! Stored responses: freshness, revalidation, invalidation, variants and shared fetches.
 
 mod age;
+mod followers;
 pub(crate) mod freshness;
 mod invalidation;
 mod pagination;

@@ -12,19 +12,19 @@ use tokio::task::JoinHandle;
 use crate::support::origin::{Origin, header};
 use crate::support::{KEY, OTHER_KEY, Reply, Setup, World};
 
-const PLAIN: &str = "[cache]\nfreshness = \"rfc9111\"\nmax_object = \"4KiB\"";
-const REVALIDATED: &str = "[cache]\nmax_object = \"4KiB\"\nstale_if_error = \"1h\"";
-const LABELS: &str = "/repos/acme/widgets/labels";
+pub(super) const PLAIN: &str = "[cache]\nfreshness = \"rfc9111\"\nmax_object = \"4KiB\"";
+pub(super) const REVALIDATED: &str = "[cache]\nmax_object = \"4KiB\"\nstale_if_error = \"1h\"";
+pub(super) const LABELS: &str = "/repos/acme/widgets/labels";
 
 /// An upstream that waits for permission to answer.
-struct GatedUpstream {
-    world: World,
-    origin: Origin,
-    turns: Arc<Semaphore>,
+pub(super) struct GatedUpstream {
+    pub(super) world: World,
+    pub(super) origin: Origin,
+    pub(super) turns: Arc<Semaphore>,
 }
 
 impl GatedUpstream {
-    async fn new(
+    pub(super) async fn new(
         config: &str,
         turns: usize,
         answer: impl Fn(&HeaderMap) -> Response<Bytes> + Send + Sync + 'static,
@@ -57,7 +57,7 @@ impl GatedUpstream {
 }
 
 /// Sends a request in its own task.
-fn spawn_get(
+pub(super) fn spawn_get(
     world: &Arc<GatedUpstream>,
     headers: &'static [(&'static str, &'static str)],
 ) -> JoinHandle<Reply> {
@@ -65,7 +65,7 @@ fn spawn_get(
     tokio::spawn(async move { gated.world.get_with(LABELS, headers).await })
 }
 
-fn text(reply: &Reply) -> &str {
+pub(super) fn text(reply: &Reply) -> &str {
     std::str::from_utf8(&reply.body).unwrap()
 }
 
