@@ -65,16 +65,16 @@ impl Account {
             && let Ok(headroom) = primary
             && self.secondary.admits(now, weight)
         {
-            return Ok(self.offer_of(headroom.share));
+            return Ok(self.offer_of(now, headroom.share));
         }
         match both(both(closed, primary.err()), self.secondary.block(now, weight)) {
-            None => Ok(self.offer_of(primary.map_or(0, |headroom| headroom.share))),
+            None => Ok(self.offer_of(now, primary.map_or(0, |headroom| headroom.share))),
             Some(block) => Err(block),
         }
     }
 
-    fn offer_of(&self, share: u32) -> Offer {
-        Offer { share, in_flight: self.secondary.in_flight() }
+    fn offer_of(&self, now: Timestamp, share: u32) -> Offer {
+        Offer { share, in_flight: self.secondary.slots_in_use(now) }
     }
 
     /// State for a resource, independent of a request's weight beyond one unit.
@@ -86,7 +86,9 @@ impl Account {
             if sums.reset == Timestamp::FAR_FUTURE { sums.reset } else { sums.reset + WOBBLE };
         let (rank, until, wake) = match self.closure(now, window.filter(|_| is_counted(resource))) {
             Ok(headroom) => {
-                (self.offer_of(headroom.share).rank(), Timestamp::FAR_FUTURE, headroom.until)
+                let slot = self.secondary.next_grace_end(now);
+                let wake = headroom.until.into_iter().chain(slot).min();
+                (self.offer_of(now, headroom.share).rank(), Timestamp::FAR_FUTURE, wake)
             }
             Err(block) => (0, block.end(), block.wake),
         };
@@ -101,7 +103,7 @@ impl Account {
         budget: Option<&PrimaryWindow>,
     ) -> Result<Headroom, Block> {
         let closed = self.cooldown.until(now).map(|until| Block::at(LimitKind::Cooldown, until));
-        let full = (!self.secondary.has_slot()).then_some(Block::event(LimitKind::Concurrency));
+        let full = self.secondary.slot_block(now);
         let wanted = WindowDemand { cost: 1, priority: Priority::Normal };
         let primary = primary_headroom(now, wanted, self.terms, budget);
         match both(both(closed, full), primary.err()) {

@@ -54,7 +54,7 @@ impl QuotaLedger {
     pub fn vacate(&mut self, now: Timestamp, id: AccountId) -> bool {
         let at = place(id);
         let is_idle =
-            self.accounts.get(at).is_some_and(|account| account.secondary.in_flight() == 0);
+            self.accounts.get(at).is_some_and(|account| account.secondary.slots_in_use(now) == 0);
         if !is_idle || !self.layout.is_dynamic(id) || self.candidates.is_waited_on(id) {
             return false;
         }

@@ -212,8 +212,11 @@ impl QuotaLedger {
         let ended = self.leases.remove(lease.0)?;
         let account = self.accounts.get_mut(place(ended.account))?;
         let took = ended.head_took.unwrap_or_else(|| millis_since(now, ended.admitted_at));
-        let sent =
-            if matches!(settlement, Settlement::NeverSent) { Sent::No } else { Sent::For(took) };
+        let sent = match settlement {
+            Settlement::NeverSent => Sent::No,
+            Settlement::CutOff => Sent::CutOff(took),
+            Settlement::Unknown | Settlement::Answered { .. } => Sent::For(took),
+        };
         let windows_are_within = account.secondary.leave(now, ended.weight, sent);
         let also = match settlement {
             Settlement::NeverSent => {
@@ -222,7 +225,7 @@ impl QuotaLedger {
                 }
                 Charge::Free
             }
-            Settlement::Unknown => {
+            Settlement::Unknown | Settlement::CutOff => {
                 if let Some(window) = account.window_of(&ended) {
                     window.charge(now, lease, ended.cost, Charge::Lost);
                 }

@@ -160,6 +160,7 @@ impl Scene {
             4 => answered(StatusCode::NOT_MODIFIED, None, None),
             5 => answered(StatusCode::BAD_GATEWAY, None, None),
             6 => answered(StatusCode::UNAUTHORIZED, Some(&rate), None),
+            7 => Settlement::CutOff,
             _ => answered(StatusCode::OK, Some(&rate), None),
         };
         if chance.percent(10) {

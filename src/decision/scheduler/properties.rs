@@ -161,6 +161,7 @@ fn settle_at_random(chance: &mut Chance, now: Timestamp, mut settle: impl FnMut(
             rate: None,
             refusal: None,
         }),
+        5 => settle(Settlement::CutOff),
         _ => settle(answered(StatusCode::OK, None)),
     }
 }

@@ -10,6 +10,7 @@ use super::*;
 use crate::api::{
     AccountKind, Dialect, EndpointId, ResourceName, Table, UpstreamLimit, UpstreamLimitKind,
 };
+use crate::decision::quota::limits::secondary::CUT_OFF_GRACE;
 use crate::decision::types::{AccountSettings, ClientId, SecondaryLimits, WriteSpacing};
 
 const NOW: Timestamp = Timestamp::from_secs(10_000);
@@ -106,6 +107,23 @@ fn requests_wait_for_the_probe_and_its_answer_admits_them() {
     answer(&mut queue, NOW, probe.lease, 50);
     assert_eq!(decided(&mut queue), tickets.map(|ticket| (ticket, Ok(AccountId(0)))));
     assert_eq!(queue.waiting(), 0);
+}
+
+#[test]
+fn a_waiting_request_gets_a_given_up_slot_after_its_grace() {
+    let mut queue = queue(1, one_at_a_time());
+    let probe = granted(queue.request(NOW, demand(1), SOON));
+    answer(&mut queue, NOW, probe.lease, 50);
+    let given_up = granted(queue.request(NOW, demand(1), SOON));
+    let ticket = waiting(queue.request(NOW, demand(1), SOON));
+    queue.settle(NOW, given_up.lease, Settlement::CutOff, 0.0);
+    assert_eq!(decided(&mut queue), []);
+    let end = NOW + CUT_OFF_GRACE;
+    assert_eq!(queue.next_wakeup(), Some(end));
+    let impatient = refused(queue.request(NOW, demand(1), NOW + SECOND * 9));
+    assert_eq!((impatient.limit, impatient.until), (LimitKind::Concurrency, Until::Time(end)));
+    queue.tick(end);
+    assert_eq!(decided(&mut queue), [(ticket, Ok(AccountId(0)))]);
 }
 
 #[test]

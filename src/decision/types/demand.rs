@@ -192,8 +192,11 @@ pub enum Settlement<'a> {
     /// Provably not executed: no byte was sent, or the upstream reported that it ignored the
     /// request.
     NeverSent,
-    /// Sent without an answer.
+    /// Sent, and ended by the upstream without an answer.
     Unknown,
+    /// Sent, and given up before the end of the answer. The upstream may go on with it, so it keeps
+    /// its slot of the concurrency for a grace period.
+    CutOff,
     /// Answered. Settle at the end of the whole answer, because the upstream counts the request as
     /// running until then.
     Answered {

@@ -25,9 +25,9 @@ use crate::clock::{Timestamp, timer_now};
 use crate::decision::cache::key::CacheKey;
 use crate::gateway::cache::spool::Spool;
 use crate::gateway::cache::store::Vary;
-use crate::gateway::dispatch::answer::{AnswerBody, LeaseGuard, UpstreamAnswer};
+use crate::gateway::dispatch::answer::{AnswerBody, StreamingLease, UpstreamAnswer};
 use crate::gateway::http::media_type::is_json;
-use crate::gateway::upstream::fetch::Exchange;
+use crate::gateway::upstream::fetch::{Exchange, FetchError};
 use crate::gateway::url_rewrite::json_stream::JsonStream;
 
 /// The window in memory. Chosen here: eight reads; 32 MiB for all large bodies.
@@ -63,8 +63,8 @@ struct Source {
     exchange: Box<Exchange>,
     /// Blanks the secrets of JSON, which must not reach a file (SPECIFICATION, "Promises" 6).
     blanking: Option<JsonStream>,
-    #[expect(dead_code, reason = "its slot of the upstream's concurrency, freed at the end")]
-    held: LeaseGuard,
+    /// Its slot of the upstream's concurrency, freed at the end.
+    held: StreamingLease,
 }
 
 #[derive(Default)]
@@ -312,7 +312,12 @@ impl SharedBody {
 
 impl Source {
     async fn read(&mut self, may_spill: bool) -> Result<Option<Bytes>, Lost> {
-        let piece = self.exchange.read_body().await.map_err(|_| Lost)?;
+        let read = self.exchange.read_body().await;
+        // A silent upstream may still be at work, unlike one that ended the body or broke it off.
+        if !matches!(read, Ok(Some(_)) | Err(FetchError::Timeout)) {
+            self.held.ended();
+        }
+        let piece = read.map_err(|_| Lost)?;
         if !may_spill {
             self.blanking = None;
         }

@@ -47,7 +47,8 @@ impl Inner {
 }
 
 /// The right to send one request upstream for an account. Dropped before the request is sent, it
-/// costs nothing; dropped afterwards, it counts as spent.
+/// costs nothing. Dropped before the end of the answer, it counts as spent and keeps its slot for a
+/// grace period, because the upstream may go on with the request.
 pub struct Lease {
     admissions: Arc<Admissions>,
     id: LeaseId,
@@ -242,6 +243,12 @@ impl Lease {
         self.admissions.settle(self.id, Settlement::NeverSent);
     }
 
+    /// The upstream ended the request without an answer.
+    pub fn lost(self) {
+        self.state.store(SETTLED, Ordering::Relaxed);
+        self.admissions.settle(self.id, Settlement::Unknown);
+    }
+
     /// Settles the head of a streamed answer; the lease keeps its slot.
     pub fn answer_begun(&self, status: StatusCode, rate: Option<&RateHeaders>) {
         self.admissions
@@ -263,7 +270,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         match self.state.load(Ordering::Relaxed) {
             UNSENT => self.admissions.settle(self.id, Settlement::NeverSent),
-            SENDING => self.admissions.settle(self.id, Settlement::Unknown),
+            SENDING => self.admissions.settle(self.id, Settlement::CutOff),
             _ => {}
         }
     }

@@ -29,18 +29,24 @@ pub enum AnswerBody {
     SharedBody {
         first: Bytes,
         exchange: Box<Exchange>,
-        held: LeaseGuard,
+        held: StreamingLease,
     },
 }
 
-/// Guard: the lease of an answer with a body that is still being read.
-pub struct LeaseGuard {
-    pub lease: Option<Lease>,
-    pub status: StatusCode,
+/// The lease of an answer with a body that is still being read. Dropped before
+/// [`StreamingLease::ended`], it is a request that was given up.
+pub struct StreamingLease {
+    lease: Option<Lease>,
+    status: StatusCode,
 }
 
-impl Drop for LeaseGuard {
-    fn drop(&mut self) {
+impl StreamingLease {
+    pub fn new(lease: Lease, status: StatusCode) -> Self {
+        Self { lease: Some(lease), status }
+    }
+
+    /// The upstream has ended the body, completely or not.
+    pub fn ended(&mut self) {
         if let Some(lease) = self.lease.take() {
             lease.answered(self.status, None, None);
         }

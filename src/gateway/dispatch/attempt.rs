@@ -24,7 +24,7 @@ use crate::gateway::address::Service;
 use crate::gateway::counted::Counted;
 use crate::gateway::dispatch::admission::Lease;
 use crate::gateway::dispatch::answer::{
-    AnswerBody, LeaseGuard, UpstreamAnswer, status_and_message,
+    AnswerBody, StreamingLease, UpstreamAnswer, status_and_message,
 };
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Conditions, Job};
@@ -177,8 +177,16 @@ impl Dispatcher {
             status,
             duration: elapsed,
         });
-        // On failure the drop of the lease counts it as spent.
-        let mut answer = result.map_err(Unanswered::Failed)?;
+        let mut answer = match result {
+            Ok(answer) => answer,
+            Err(error) => {
+                // Otherwise the gateway gave up, and the drop of the lease says so.
+                if matches!(error, FetchError::Lost(_) | FetchError::Stale(_)) {
+                    lease.lost();
+                }
+                return Err(Unanswered::Failed(error));
+            }
+        };
         self.tokens.observe(&mut answer.headers, self.env.clock.now(), elapsed);
         let settled = self.settle(job, lease, &credential, requested_at, answer);
         if let Ok(answer) = &settled {
@@ -396,7 +404,7 @@ impl Dispatcher {
             }
             (Collected::TooLarge(first, exchange), _) => {
                 lease.answer_begun(status, rate.as_ref());
-                let held = LeaseGuard { lease: Some(lease), status };
+                let held = StreamingLease::new(lease, status);
                 AnswerBody::SharedBody { first, exchange, held }
             }
         };

@@ -63,7 +63,12 @@ impl Fixture {
         assert!(self.upstream.next().now_or_never().is_none(), "the upstream was asked again");
     }
 
-    /// The requests in flight by the ledger.
+    fn open_leases(&self) -> usize {
+        let admissions = self.world.gateway.dispatcher.admissions();
+        admissions.with_ledger(|ledger, _| ledger.open_leases())
+    }
+
+    /// The slots in use by the ledger.
     fn concurrency(&self) -> u64 {
         let snapshot =
             self.world.gateway.dispatcher.admissions().with_ledger(QuotaLedger::snapshot);
@@ -214,7 +219,10 @@ async fn a_fetch_outlives_its_first_reader_and_ends_with_the_last() {
     drop((first, second));
     while connection.try_send(rest).await {}
     connection.left().await;
-    eventually(|| fixture.concurrency() == 0).await;
+    eventually(|| fixture.open_leases() == 0).await;
+    assert_eq!(fixture.concurrency(), 1, "the upstream may not have noticed");
+    fixture.world.clock.advance(Duration::from_secs(10));
+    assert_eq!(fixture.concurrency(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,5 +2,6 @@
 
 mod budgets;
 mod concurrency;
+mod given_up;
 mod secondary;
 mod waiting;

@@ -14,6 +14,7 @@
 mod points;
 mod sliding_window;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::api::EndpointId;
@@ -33,6 +34,9 @@ const HOUR: Duration = Duration::from_hours(1);
 /// module.
 const BURST: Duration = Duration::from_secs(10);
 const BURST_PART: u32 = 4;
+/// Time for which a request that was given up keeps its slot: the service ends a request after 10 s
+/// (SPECIFICATION, "Limits in practice").
+pub const CUT_OFF_GRACE: Duration = Duration::from_secs(10);
 /// Factor above the expected duration from which an answer counts as held up. Ours.
 const HELD_UP_FROM: u32 = 2;
 /// Granularity of the ends of CPU time: a hundredth of each window. Ours.
@@ -51,6 +55,8 @@ const SPECIAL: [LimitKind; 4] = [
 pub enum Sent {
     /// Possibly sent, with a known end after this many milliseconds.
     For(u32),
+    /// Given up after this many milliseconds, while the upstream may go on.
+    CutOff(u32),
     No,
 }
 
@@ -122,6 +128,9 @@ impl Special {
 pub struct Secondary {
     concurrency_max: u32,
     in_flight: u32,
+    /// Ends of the grace periods of slots whose requests were given up, ascending. Each held a slot
+    /// in flight before, so there are no more than slots.
+    cut_off: VecDeque<Timestamp>,
     rest_points: Points,
     /// True after a change of limits, while requests in flight have weights by the earlier limits
     /// or a window exceeds its new one.
@@ -138,6 +147,7 @@ impl Secondary {
         Self {
             concurrency_max: limits.concurrency.max(1),
             in_flight: 0,
+            cut_off: VecDeque::new(),
             rest_points: Points::new(Limit::new(MINUTE, limits.rest_points_per_minute)),
             is_adjusting: false,
             cpu: cpu(limits.cpu_seconds_per_minute),
@@ -203,14 +213,14 @@ impl Secondary {
             return self.block(now, weight).is_none();
         }
         // The checks of `block` for plain requests.
-        self.has_slot()
+        self.has_slot(now)
             && self.points_have_room(now, weight)
             && self.cpu.has_room(now, weight.cpu_millis)
             && self.cpu_burst.has_room(now, weight.cpu_millis)
     }
 
     pub fn block(&mut self, now: Timestamp, weight: Weight) -> Option<Block> {
-        let mut block = (!self.has_slot()).then_some(Block::event(LimitKind::Concurrency));
+        let mut block = self.slot_block(now);
         if !weight.graphql {
             block = both(block, self.points_block(now, weight));
         }
@@ -229,12 +239,29 @@ impl Secondary {
     }
 
     /// Returns true unless concurrency denies every request.
-    pub fn has_slot(&self) -> bool {
-        self.in_flight < self.concurrency_max
+    fn has_slot(&self, now: Timestamp) -> bool {
+        self.slots_in_use(now) < self.concurrency_max
+    }
+
+    pub fn slot_block(&self, now: Timestamp) -> Option<Block> {
+        if self.has_slot(now) {
+            return None;
+        }
+        Some(match self.next_grace_end(now) {
+            // No answer can free a slot earlier.
+            Some(end) if self.in_flight == 0 => Block::at(LimitKind::Concurrency, end),
+            wake => Block { wake, ..Block::event(LimitKind::Concurrency) },
+        })
+    }
+
+    /// Time of the next slot that becomes free without an event.
+    pub fn next_grace_end(&self, now: Timestamp) -> Option<Timestamp> {
+        self.cut_off.iter().copied().find(|end| *end > now)
     }
 
     /// Takes an admitted request. Returns false when invariant 4 breaks in its windows.
     pub fn enter(&mut self, now: Timestamp, weight: Weight) -> bool {
+        self.end_graces(now);
         self.in_flight += 1;
         self.cpu.enter(weight.cpu_millis);
         self.cpu_burst.enter(weight.cpu_millis);
@@ -250,12 +277,19 @@ impl Secondary {
     /// invariant 4 breaks in its windows.
     pub fn leave(&mut self, now: Timestamp, weight: Weight, sent: Sent) -> bool {
         self.in_flight = self.in_flight.saturating_sub(1);
+        if let Sent::CutOff(_) = sent {
+            self.end_graces(now);
+            let end = now + CUT_OFF_GRACE;
+            self.cut_off.push_back(self.cut_off.back().map_or(end, |last| end.max(*last)));
+        }
         if !weight.is_plain() {
             self.leave_special(now, weight, sent);
         }
         let held = weight.cpu_millis;
         let took = match sent {
-            Sent::For(millis) => millis.min(held.saturating_mul(HELD_UP_FROM)),
+            Sent::For(millis) | Sent::CutOff(millis) => {
+                millis.min(held.saturating_mul(HELD_UP_FROM))
+            }
             Sent::No => 0,
         };
         self.cpu.leave(now, held, took);
@@ -269,6 +303,10 @@ impl Secondary {
             self.adjust();
         }
         is_within
+    }
+
+    fn end_graces(&mut self, now: Timestamp) {
+        while self.cut_off.pop_front_if(|end| *end <= now).is_some() {}
     }
 
     fn leave_points(&mut self, now: Timestamp, weight: Weight, sent: Sent) -> bool {
@@ -323,7 +361,7 @@ impl Secondary {
             (limit, window.tally.in_use(now).div_ceil(1_000), window.limit.max / 1_000)
         });
         [
-            (LimitKind::Concurrency, self.in_flight, self.concurrency_max),
+            (LimitKind::Concurrency, self.slots_in_use(now), self.concurrency_max),
             (LimitKind::Points, fullest, self.rest_points.limit.max),
         ]
         .into_iter()
@@ -335,9 +373,16 @@ impl Secondary {
         self.in_flight
     }
 
-    /// Invariant 3.
+    /// Requests in flight, and those given up that the upstream may still execute.
+    pub fn slots_in_use(&self, now: Timestamp) -> u32 {
+        let over = self.cut_off.partition_point(|end| *end <= now);
+        self.in_flight.saturating_add(count(self.cut_off.len() - over))
+    }
+
+    /// Invariant 3. Slots are taken after ended grace periods were removed.
     pub fn is_within_concurrency(&self) -> bool {
-        self.is_adjusting || self.in_flight <= self.concurrency_max
+        let taken = self.in_flight.saturating_add(count(self.cut_off.len()));
+        self.is_adjusting || taken <= self.concurrency_max
     }
 
     /// Invariant 4, for the windows that a request touches.
@@ -396,6 +441,10 @@ impl Secondary {
             .map(|earliest| Block::at(LimitKind::Spacing, earliest));
         both(by_time, writes_before.is_some().then_some(Block::event(LimitKind::Spacing)))
     }
+}
+
+fn count(slots: usize) -> u32 {
+    u32::try_from(slots).unwrap_or(u32::MAX)
 }
 
 fn millis(seconds: u32) -> u32 {

@@ -49,6 +49,23 @@ fn a_slot_is_held_until_the_answer() {
 }
 
 #[test]
+fn a_request_given_up_keeps_its_slot_for_a_grace() {
+    let mut windows = secondary(SecondaryLimits { concurrency: 2, ..limits() });
+    let (given_up, end) = (Sent::CutOff(0), NOW + CUT_OFF_GRACE);
+    windows.enter(NOW, read());
+    windows.enter(NOW, read());
+    windows.leave(NOW, read(), given_up);
+    let by_event = Block { wake: Some(end), ..Block::event(LimitKind::Concurrency) };
+    assert_eq!(windows.block(NOW, read()), Some(by_event), "an answer may come before");
+    windows.leave(NOW, read(), given_up);
+    let by_time = Block::at(LimitKind::Concurrency, end);
+    assert_eq!(windows.block(end - TICK, read()), Some(by_time));
+    assert_eq!((windows.slots_in_use(end - TICK), windows.slots_in_use(end)), (2, 0));
+    windows.enter(end, read());
+    assert!(windows.is_within_concurrency() && windows.cut_off.is_empty());
+}
+
+#[test]
 fn graphql_and_rest_share_the_slots_but_not_the_points() {
     let graphql = Weight { graphql: true, ..read() };
     let mut windows = secondary(SecondaryLimits {
