@@ -10,6 +10,8 @@ pub use crate::decision::{Pace, SecondaryLimits};
 
 /// Fraction of a budget that batch clients leave to others (SPECIFICATION, "Configuration").
 const BATCH_FLOOR: f64 = 0.2;
+/// Its default follows from the minute's.
+const TEN_SECONDS: &str = "cpu_seconds_per_ten_seconds";
 
 /// The section `[limits]`.
 #[derive(Clone, Debug)]
@@ -32,6 +34,13 @@ impl Limits {
         for (key, limit) in by_key(&mut secondary) {
             *limit = reader.optional::<NonZeroU32>(key).map_or(*limit, NonZeroU32::get);
         }
+        let ten_seconds = reader.optional::<NonZeroU32>(TEN_SECONDS).map(NonZeroU32::get);
+        if ten_seconds.is_some_and(|seconds| seconds > secondary.cpu_seconds_per_minute) {
+            let problem = "more than limits.cpu_seconds_per_minute";
+            let accepted = format!("1 to {}", secondary.cpu_seconds_per_minute);
+            reader.refuse::<()>(TEN_SECONDS, problem, accepted);
+        }
+        secondary.cpu_seconds_per_ten_seconds = ten_seconds;
         Self {
             secondary,
             pace: reader.or("pace", Pace::Burst),
@@ -45,6 +54,7 @@ impl Limits {
         for (key, limit) in by_key(&mut secondary) {
             printer.set(key, limit);
         }
+        printer.set(TEN_SECONDS, secondary.cpu_burst_seconds());
         printer.set("pace", text(self.pace.name()));
         printer.set("batch_floor", float(self.batch_floor));
     }
@@ -61,4 +71,39 @@ fn by_key(limits: &mut SecondaryLimits) -> [(&'static str, &mut u32); 8] {
         ("content_per_hour", &mut limits.content_per_hour),
         ("oauth_tokens_per_hour", &mut limits.oauth_tokens_per_hour),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::config::{fixture, parse};
+
+    fn text(limits: &str) -> String {
+        fixture::text(&format!("[upstream]\nurl = \"https://api.test\"\n[limits]\n{limits}"))
+    }
+
+    #[test]
+    fn the_cpu_time_of_ten_seconds_is_half_of_the_minutes() {
+        for (keys, seconds) in [
+            ("", 45),
+            ("cpu_seconds_per_minute = 91", 46),
+            ("cpu_seconds_per_minute = 1", 1),
+            ("cpu_seconds_per_ten_seconds = 90", 90),
+        ] {
+            let config = fixture::parsed(&text(keys));
+            assert_eq!(config.limits.secondary.cpu_burst_seconds(), seconds, "{keys}");
+            let printed = format!("cpu_seconds_per_ten_seconds = {seconds}\n");
+            assert!(config.redacted_toml().contains(&printed), "{keys}");
+        }
+    }
+
+    #[test]
+    fn ten_seconds_may_not_have_more_cpu_time_than_the_minute() {
+        let text = text("cpu_seconds_per_ten_seconds = 91");
+        let faults = parse(&text, "test", &|_| None, Path::new(".")).unwrap_err().to_string();
+        let expected = "limits.cpu_seconds_per_ten_seconds: more than \
+            limits.cpu_seconds_per_minute (accepted: 1 to 90)";
+        assert!(faults.contains(expected), "{faults}");
+    }
 }

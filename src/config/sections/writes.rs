@@ -28,9 +28,9 @@ const QUEUE_MAX: NonZeroU32 = NonZeroU32::new(10_000).unwrap();
 pub struct Writes {
     /// Store of queued writes.
     pub store: WriteStore,
-    /// Least time between two writes of one account.
+    /// Least time between two writes of one account; zero lets them run side by side.
     pub spacing: Duration,
-    /// Least time before a write that triggers notifications.
+    /// The same for two writes that trigger notifications.
     pub notify_spacing: Duration,
     /// Most attempts of one write.
     pub max_attempts: NonZeroU32,

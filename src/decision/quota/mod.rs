@@ -370,8 +370,7 @@ impl QuotaLedger {
     ) {
         let Some(account) = self.accounts.get_mut(place(id)) else { return };
         let resource = self.learned.get(&demand.endpoint).unwrap_or(&demand.resource);
-        self.broken
-            .check(Invariant::OneWriteAtATime, !account.secondary.would_be_second_write(weight));
+        self.broken.check(Invariant::OneWriteAtATime, !account.secondary.would_overlap(weight));
         let windows_are_within = account.secondary.enter(now, weight);
         let terms = account.terms;
         let window = (demand.cost > 0).then(|| account.window_index(resource));

@@ -65,6 +65,7 @@ impl Scene {
             // The expected CPU time changes with every answer of an endpoint; waiting requests are
             // not tried again for that.
             cpu_seconds_per_minute: 1_000_000,
+            cpu_seconds_per_ten_seconds: None,
             graphql_cpu_seconds_per_minute: 1_000_000,
         };
         let settings = Settings {

@@ -96,7 +96,7 @@ impl Demand {
 }
 
 /// Distance between a request and the account's other writes (SPECIFICATION, "Limits in practice":
-/// mutations of one account go one after the other).
+/// a second between mutations of one account). Writes at a distance go one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WriteSpacing {
     /// Not a write: no distance.

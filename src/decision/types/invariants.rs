@@ -20,7 +20,7 @@ pub enum Invariant {
     ConcurrencyWithinLimit,
     /// 4: no window of a secondary limit exceeds its maximum.
     WindowsWithinLimits,
-    /// 5: no two writes of one account are in flight together.
+    /// 5: no two writes of one account with a distance between them are in flight together.
     OneWriteAtATime,
     /// 6: every window's leases and slots are the sums over the open leases.
     LeasesAddUp,

@@ -80,7 +80,9 @@ async fn a_secondary_limit_during_a_burst_costs_only_time() {
     for refusal in
         [json!({ "fault": "secondary" }), json!({ "fault": "secondary", "retry_after": 90 })]
     {
-        let world = patient(60.0).unspaced_writes().config(&bots(BOTS)).start().await;
+        // One write at a time, so that none is on its way at the refusal.
+        let spaced = patient(60.0).writes("spacing = \"1ms\"\nnotify_spacing = \"1ms\"");
+        let world = spaced.config(&bots(BOTS)).start().await;
         let mut armed = refusal.clone();
         armed["match"] = json!({ "method": "POST", "nth": 10 });
         world.arm(&armed);

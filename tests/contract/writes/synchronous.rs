@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use weir::decision::QuotaLedger;
+use weir::emulator::GateId;
 
 use crate::support::all_have_status;
 use crate::support::raw::Connection;
@@ -55,6 +56,42 @@ async fn writes_of_one_client_to_one_resource_keep_their_order() {
             .filter(|entry| entry.method == "POST")
             .all(|entry| entry.concurrency == 0)
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unspaced_writes_run_side_by_side_but_lanes_keep_order() {
+    for prefer in ["", "respond-async"] {
+        let world = Setup::new().unspaced_writes().start().await;
+        world.get("/repos/acme/widgets").await.assert_status(200);
+        let gate = world.close_gate("POST", "/repos/acme/widgets/issues/*/comments");
+        let send = |issue: usize, n: usize| {
+            let (world, body) = (&world, json!({ "body": format!("number {n}") }).to_string());
+            async move {
+                eventually(|| world.gateway.writes.turns().writes() == n).await;
+                let path = format!("/repos/acme/widgets/issues/{issue}/comments");
+                world.send(Method::POST, &path, &[("prefer", prefer)], &body).await
+            }
+        };
+        let side_by_side = async {
+            eventually(|| world.gateway.writes.turns().writes() == 4).await;
+            let held = || world.emulator.with_emulator(|emulator| emulator.held(GateId(gate)));
+            eventually(|| held() == 2).await;
+            assert_eq!(world.gateway.dispatcher.admissions().waiting(), 0);
+            world.open_gate(gate);
+            eventually(|| world.gateway.writes.turns().writes() == 0).await;
+        };
+        let sends = join_all([send(1, 0), send(2, 1), send(1, 2), send(2, 3)]);
+        let (answers, ()) = tokio::join!(sends, side_by_side);
+        all_have_status(&answers, if prefer.is_empty() { 201 } else { 202 });
+        for (issue, expected) in [(1, ["number 0", "number 2"]), (2, ["number 1", "number 3"])] {
+            let path = format!("/repos/acme/widgets/issues/{issue}/comments?per_page=100");
+            let comments = world.ask_emulator(Method::GET, &path, &Value::Null);
+            let bodies = comments.as_array().unwrap().iter().map(|comment| &comment["body"]);
+            let ours: Vec<_> =
+                bodies.filter(|body| expected.contains(&body.as_str().unwrap())).collect();
+            assert_eq!(ours, expected, "{prefer}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,11 +8,12 @@
 //! stall of the upstream would close all accounts for a minute; a lasting change raises the
 //! percentile.
 //!
-//! "Excessive compute in a short time" has no documented figure. At most a quarter of the minute's
-//! CPU time in ten seconds keeps clear of it, and a steady caller still uses the whole minute's.
+//! "Excessive compute in a short time" has no documented figure. A limit of ten seconds, by default
+//! half of the minute's, keeps clear of it. A steady caller still uses the whole minute's.
 
 mod points;
 mod sliding_window;
+mod spacing;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -27,13 +28,13 @@ use crate::decision::types::{Demand, LimitKind, SecondaryLimits, WriteSpacing};
 use points::Points;
 pub use sliding_window::TICK;
 use sliding_window::{Limit, SlidingWindow};
+pub use spacing::Spacing;
+use spacing::Writes;
 
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
-/// Short window for compute, and the part of the minute's CPU time that it may use. Ours, see the
-/// module.
+/// Short window for compute. Ours, see the module.
 const BURST: Duration = Duration::from_secs(10);
-const BURST_PART: u32 = 4;
 /// Time for which a request that was given up keeps its slot: the service ends a request after 10 s
 /// (SPECIFICATION, "Limits in practice").
 pub const CUT_OFF_GRACE: Duration = Duration::from_secs(10);
@@ -90,27 +91,12 @@ impl Weight {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Spacing {
-    pub any: Duration,
-    pub notifying: Duration,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Writes {
-    any: Option<Timestamp>,
-    notifying: Option<Timestamp>,
-}
-
 #[derive(Debug)]
 struct Special {
     /// In the order of [`SPECIAL`].
     windows: [SlidingWindow; SPECIAL.len()],
     graphql_cpu: SlidingWindow,
-    spacing: Spacing,
     writes: Writes,
-    /// State of `writes` before the write in flight; there is at most one.
-    writes_before: Option<Writes>,
 }
 
 impl Special {
@@ -143,7 +129,7 @@ pub struct Secondary {
 impl Secondary {
     pub fn new(limits: SecondaryLimits, spacing: Spacing) -> Self {
         let cpu = |seconds| SlidingWindow::new(MINUTE, millis(seconds)).grained(CPU_GRAIN);
-        let burst_max = millis(limits.cpu_seconds_per_minute) / BURST_PART;
+        let burst_max = millis(limits.cpu_burst_seconds());
         Self {
             concurrency_max: limits.concurrency.max(1),
             in_flight: 0,
@@ -160,9 +146,7 @@ impl Secondary {
                     SlidingWindow::new(HOUR, limits.oauth_tokens_per_hour),
                 ],
                 graphql_cpu: cpu(limits.graphql_cpu_seconds_per_minute),
-                spacing,
-                writes: Writes::default(),
-                writes_before: None,
+                writes: Writes::new(spacing),
             }),
         }
     }
@@ -174,7 +158,7 @@ impl Secondary {
         for (window, new) in self.windows_mut().zip(new.windows_mut()) {
             window.limit = new.limit;
         }
-        self.special.spacing = spacing;
+        self.special.writes.reconfigure(spacing);
         self.adjust();
     }
 
@@ -199,13 +183,10 @@ impl Secondary {
     /// other half to the next ones.
     pub fn elapsed_unknown(limits: SecondaryLimits) -> [u32; 2] {
         let part = |seconds: u32| {
-            (millis(seconds) / BURST_PART / 2 / limits.concurrency.max(1))
-                .clamp(1, ELAPSED_MILLIS_MAX)
+            (millis(seconds) / 2 / limits.concurrency.max(1)).clamp(1, ELAPSED_MILLIS_MAX)
         };
-        [
-            part(limits.cpu_seconds_per_minute),
-            part(limits.graphql_cpu_seconds_per_minute.min(limits.cpu_seconds_per_minute)),
-        ]
+        let burst = limits.cpu_burst_seconds();
+        [part(burst), part(burst.min(limits.graphql_cpu_seconds_per_minute))]
     }
 
     pub fn admits(&mut self, now: Timestamp, weight: Weight) -> bool {
@@ -235,7 +216,7 @@ impl Secondary {
             let cpu = &mut self.special.graphql_cpu;
             block = both(block, cpu.block(now, weight.cpu_millis, LimitKind::GraphqlCpu));
         }
-        both(block, self.write_block(now, weight.write))
+        both(block, self.special.writes.block(now, weight.write))
     }
 
     /// Returns true unless concurrency denies every request.
@@ -324,13 +305,7 @@ impl Secondary {
             special.graphql_cpu.enter(weight.cpu_millis);
         }
         special.counted(weight).for_each(|(_, window, amount)| window.enter(amount));
-        if weight.write != WriteSpacing::None {
-            special.writes_before = Some(special.writes);
-            special.writes.any = Some(now);
-            if weight.write == WriteSpacing::Notifies {
-                special.writes.notifying = Some(now);
-            }
-        }
+        special.writes.enter(now, weight.write);
     }
 
     /// Ends a request in the special windows, except GraphQL's CPU time.
@@ -339,12 +314,7 @@ impl Secondary {
             let counted = if sent == Sent::No { 0 } else { window.limit.weigh(amount) };
             window.leave(now, amount, counted);
         }
-        if weight.write != WriteSpacing::None {
-            let before = self.special.writes_before.take();
-            if let (Some(before), Sent::No) = (before, sent) {
-                self.special.writes = before;
-            }
-        }
+        self.special.writes.leave(weight.write, sent);
     }
 
     /// Use and maximum of each limit; of the points per endpoint the fullest.
@@ -407,8 +377,8 @@ impl Secondary {
                 && self.special.windows.iter().all(SlidingWindow::is_within)
     }
 
-    pub fn would_be_second_write(&self, weight: Weight) -> bool {
-        weight.write != WriteSpacing::None && self.special.writes_before.is_some()
+    pub fn would_overlap(&self, weight: Weight) -> bool {
+        self.special.writes.would_overlap(weight.write)
     }
 
     fn points_block(&mut self, now: Timestamp, weight: Weight) -> Option<Block> {
@@ -422,24 +392,6 @@ impl Secondary {
         self.rest_points
             .get_mut(weight.endpoint)
             .is_none_or(|points| points.has_room(limit, now, weight.points))
-    }
-
-    fn write_block(&self, now: Timestamp, write: WriteSpacing) -> Option<Block> {
-        if write == WriteSpacing::None {
-            return None;
-        }
-        let Special { spacing, writes, writes_before, .. } = &*self.special;
-        let after = |last: Option<Timestamp>, distance| last.map(|last| last + distance);
-        let any = after(writes.any, spacing.any);
-        let earliest = if write == WriteSpacing::Notifies {
-            any.max(after(writes.notifying, spacing.notifying))
-        } else {
-            any
-        };
-        let by_time = earliest
-            .filter(|earliest| now < *earliest)
-            .map(|earliest| Block::at(LimitKind::Spacing, earliest));
-        both(by_time, writes_before.is_some().then_some(Block::event(LimitKind::Spacing)))
     }
 }
 

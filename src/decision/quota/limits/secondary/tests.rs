@@ -168,6 +168,47 @@ fn notifying_writes_keep_a_wider_distance() {
 }
 
 #[test]
+fn unspaced_writes_run_side_by_side() {
+    let mut windows = Secondary::new(limits(), Spacing::default());
+    for kind in [WriteSpacing::Plain, WriteSpacing::Notifies] {
+        for _ in 0..2 {
+            assert!(!windows.would_overlap(write(kind)));
+            windows.enter(NOW, write(kind));
+        }
+        assert_eq!(windows.block(NOW, write(kind)), None);
+    }
+}
+
+#[test]
+fn only_notifying_writes_keep_their_distance_from_each_other() {
+    let spacing = Spacing { any: Duration::ZERO, notifying: SECOND * 3 };
+    let mut windows = Secondary::new(limits(), spacing);
+    let (plain, notifying) = (write(WriteSpacing::Plain), write(WriteSpacing::Notifies));
+    windows.enter(NOW, notifying);
+    windows.enter(NOW, plain);
+    assert_eq!(windows.block(NOW, plain), None);
+    let in_flight = windows.block(NOW + SECOND * 9, notifying);
+    assert_eq!(in_flight, Some(Block::event(LimitKind::Spacing)));
+    windows.leave(NOW + SECOND, notifying, Sent::For(0));
+    let too_early = windows.block(NOW + SECOND, notifying);
+    assert_eq!(too_early, Some(Block::at(LimitKind::Spacing, NOW + SECOND * 3)));
+}
+
+#[test]
+fn a_new_distance_holds_for_writes_that_began_without() {
+    let mut windows = Secondary::new(limits(), Spacing::default());
+    let plain = write(WriteSpacing::Plain);
+    windows.enter(NOW, plain);
+    windows.enter(NOW, plain);
+    windows.reconfigure(limits(), Spacing { any: SECOND, notifying: SECOND });
+    windows.leave(NOW, plain, Sent::No);
+    assert_eq!(windows.block(NOW + SECOND, plain), Some(Block::event(LimitKind::Spacing)));
+    windows.leave(NOW, plain, Sent::For(0));
+    assert_eq!(windows.block(NOW, plain), Some(Block::at(LimitKind::Spacing, NOW + SECOND)));
+    assert_eq!(windows.block(NOW + SECOND, plain), None);
+}
+
+#[test]
 fn a_request_above_the_limit_takes_the_whole_limit() {
     let mut windows = secondary(SecondaryLimits { rest_points_per_minute: 2, ..limits() });
     assert_eq!(windows.block(NOW, write(WriteSpacing::Plain)), None);
@@ -203,8 +244,12 @@ fn computing(cpu_millis: u32) -> Weight {
 
 #[test]
 fn cpu_time_is_reserved_as_expected_and_settled_as_used() {
-    let mut windows =
-        secondary(SecondaryLimits { cpu_seconds_per_minute: 4, concurrency: 1_000, ..limits() });
+    let mut windows = secondary(SecondaryLimits {
+        cpu_seconds_per_minute: 4,
+        cpu_seconds_per_ten_seconds: Some(1),
+        concurrency: 1_000,
+        ..limits()
+    });
     windows.enter(NOW, computing(600));
     assert_eq!(
         windows.block(NOW, computing(600)),
@@ -225,6 +270,20 @@ fn cpu_time_is_reserved_as_expected_and_settled_as_used() {
         windows.block(NOW + MINUTE + CPU_GRAIN * 2, computing(100)).is_some()
             && windows.block(NOW + SECOND * 72, computing(100)).is_none()
     );
+}
+
+#[test]
+fn half_of_the_minutes_cpu_time_may_pass_in_ten_seconds() {
+    for (setting, seconds) in [(None, 45), (Some(20), 20), (Some(90), 90)] {
+        let limits = SecondaryLimits { cpu_seconds_per_ten_seconds: setting, ..limits() };
+        let mut windows = secondary(limits);
+        for _ in 0..seconds - 1 {
+            windows.enter(NOW, computing(1_000));
+        }
+        assert_eq!(windows.block(NOW, computing(1_000)), None, "{setting:?}");
+        let block = windows.block(NOW, computing(1_001));
+        assert_eq!(block, Some(Block::event(LimitKind::Cpu)), "{setting:?}");
+    }
 }
 
 #[test]

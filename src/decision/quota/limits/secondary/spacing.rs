@@ -1,0 +1,106 @@
+//! The distance between the writes of one account (SPECIFICATION D21). A distance of zero keeps
+//! nothing apart: such writes run side by side.
+
+use std::time::Duration;
+
+use super::Sent;
+use crate::clock::Timestamp;
+use crate::decision::quota::limits::block::{Block, both};
+use crate::decision::types::{LimitKind, WriteSpacing};
+
+/// Distances of an account's writes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spacing {
+    pub any: Duration,
+    pub notifying: Duration,
+}
+
+/// Writes of one account, by the distances that hold for them.
+#[derive(Debug, Default)]
+pub struct Writes {
+    any: SpacedWrites,
+    notifying: SpacedWrites,
+}
+
+/// Writes that keep one distance.
+#[derive(Debug, Default)]
+struct SpacedWrites {
+    distance: Duration,
+    last: Option<Timestamp>,
+    /// `last` before the newest write.
+    before: Option<Timestamp>,
+    in_flight: u32,
+}
+
+impl Writes {
+    pub fn new(spacing: Spacing) -> Self {
+        let mut writes = Self::default();
+        writes.reconfigure(spacing);
+        writes
+    }
+
+    pub fn reconfigure(&mut self, spacing: Spacing) {
+        (self.any.distance, self.notifying.distance) = (spacing.any, spacing.notifying);
+    }
+
+    pub fn block(&self, now: Timestamp, write: WriteSpacing) -> Option<Block> {
+        self.holding(write).fold(None, |block, writes| both(block, writes.block(now)))
+    }
+
+    pub fn enter(&mut self, now: Timestamp, write: WriteSpacing) {
+        self.holding_mut(write).for_each(|writes| writes.enter(now));
+    }
+
+    pub fn leave(&mut self, write: WriteSpacing, sent: Sent) {
+        self.holding_mut(write).for_each(|writes| writes.leave(sent));
+    }
+
+    /// Returns true when a spaced write is in flight, which this one must not join.
+    pub fn would_overlap(&self, write: WriteSpacing) -> bool {
+        self.holding(write).any(SpacedWrites::is_taken)
+    }
+
+    fn holding(&self, write: WriteSpacing) -> impl Iterator<Item = &SpacedWrites> {
+        [&self.any, &self.notifying].into_iter().take(distances(write))
+    }
+
+    fn holding_mut(&mut self, write: WriteSpacing) -> impl Iterator<Item = &mut SpacedWrites> {
+        [&mut self.any, &mut self.notifying].into_iter().take(distances(write))
+    }
+}
+
+/// Number of distances that hold for a write; the wider one is the second.
+fn distances(write: WriteSpacing) -> usize {
+    match write {
+        WriteSpacing::None => 0,
+        WriteSpacing::Plain => 1,
+        WriteSpacing::Notifies => 2,
+    }
+}
+
+impl SpacedWrites {
+    fn is_taken(&self) -> bool {
+        !self.distance.is_zero() && self.in_flight > 0
+    }
+
+    fn block(&self, now: Timestamp) -> Option<Block> {
+        let earliest = self.last.map(|last| last + self.distance);
+        let by_time = earliest
+            .filter(|earliest| now < *earliest)
+            .map(|earliest| Block::at(LimitKind::Spacing, earliest));
+        both(by_time, self.is_taken().then_some(Block::event(LimitKind::Spacing)))
+    }
+
+    fn enter(&mut self, now: Timestamp) {
+        self.before = self.last.replace(now);
+        self.in_flight += 1;
+    }
+
+    fn leave(&mut self, sent: Sent) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        // Among several, the newest write may be another one.
+        if sent == Sent::No && self.in_flight == 0 {
+            self.last = self.before;
+        }
+    }
+}
