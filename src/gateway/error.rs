@@ -32,6 +32,11 @@ pub enum GatewayError {
     HeadTimeout,
     #[error(transparent)]
     Unauthenticated(Unknown),
+    /// A key of this gateway where the upstream could see it; the text names the position.
+    #[error(
+        "Bad request: a key of this gateway stands in {0}. Its place is Authorization or X-Weir-Key."
+    )]
+    MisplacedKey(String),
     #[error(
         "This delivery needs one X-Hub-Signature-256 header, made with the secret of this gateway's webhook."
     )]
@@ -170,6 +175,7 @@ impl GatewayError {
             Self::BadKey(_)
             | Self::Malformed(Malformed::Bad(_))
             | Self::BrokenBody
+            | Self::MisplacedKey(_)
             | Self::MalformedDelivery => StatusCode::BAD_REQUEST,
             Self::Unauthenticated(_) | Self::WrongSignature => StatusCode::UNAUTHORIZED,
             Self::NoToken(_) | Self::NotAllowed | Self::NoAccount | Self::Limited { .. } => {

@@ -155,6 +155,9 @@ pub struct Endpoint {
     /// Requests an OAuth or app access token, which has an hourly limit (SPECIFICATION, "Secondary
     /// rate limits").
     pub token_request: bool,
+    /// The write has a credential in clear in its request or its answer, so no queue may keep it
+    /// (SPECIFICATION, "Asynchronous writes").
+    pub carries_credential: bool,
     /// Sends notifications, so its writes need wider spacing (SPECIFICATION, "Limits in practice").
     pub notifies: bool,
     /// Made for polling: answers carry `Last-Modified` and `X-Poll-Interval`.
@@ -201,6 +204,7 @@ impl Endpoint {
             several_permissions: false,
             content_generating: false,
             token_request: false,
+            carries_credential: false,
             notifies: false,
             polls: false,
             per_page_max: PER_PAGE_MAX,

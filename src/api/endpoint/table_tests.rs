@@ -461,6 +461,37 @@ fn only_routes_of_access_tokens_are_token_requests() {
     }
 }
 
+#[test]
+fn writes_with_a_credential_in_clear_are_marked() {
+    for (method, path) in [
+        ("POST", "/credentials/revoke"),
+        ("PUT", "/repos/o/r/import"),
+        ("PATCH", "/repos/o/r/import"),
+        ("POST", "/hub"),
+        ("POST", "/repos/o/r/hooks"),
+        ("PATCH", "/orgs/o/hooks/5/config"),
+        ("PATCH", "/app/hook/config"),
+        ("POST", "/orgs/o/actions/runners/registration-token"),
+        ("POST", "/repos/o/r/actions/runners/generate-jitconfig"),
+        ("POST", "/app-manifests/c/conversions"),
+        ("POST", "/app/installations/5/access_tokens"),
+        ("POST", "/applications/c/token"),
+        ("PUT", "/authorizations/clients/c"),
+        ("POST", "/repos/o/r/pages/deployments"),
+        ("POST", "/scim/v2/organizations/o/Users"),
+    ] {
+        assert!(classify(method, path).endpoint.carries_credential, "{method} {path}");
+    }
+    for (method, path) in [
+        ("POST", "/repos/o/r/issues"),
+        ("PUT", "/repos/o/r/actions/secrets/SEALED"),
+        ("POST", "/user/keys"),
+        ("GET", "/repos/o/r/hooks"),
+    ] {
+        assert!(!classify(method, path).endpoint.carries_credential, "{method} {path}");
+    }
+}
+
 /// Slow reference lookup: tries every route and prefers the match that is literal at the first
 /// difference.
 fn linear_search<'t>(table: &'t Table, method: &Method, path: &str) -> &'t str {

@@ -140,7 +140,11 @@ fn apply(endpoint: &mut Endpoint, word: &str, dialect: Dialect) -> Result<(), St
             "polls" => endpoint.polls = !writes,
             "content" => endpoint.content_generating = writes,
             "notifies" => endpoint.notifies = writes,
-            "token-request" => endpoint.token_request = true,
+            "token-request" => {
+                endpoint.token_request = true;
+                endpoint.carries_credential = writes;
+            }
+            "credential" => endpoint.carries_credential = writes,
             "cursor" => endpoint.cursor_pages = true,
             "free" => endpoint.primary_cost = 0,
             _ => {

@@ -40,6 +40,8 @@ pub struct GraphqlRequest {
     /// Key of the operation, independent of its variables. Set where the answer reports the cost:
     /// the operation selects `rateLimit { cost }`.
     pub priced: Option<OperationKey>,
+    /// It names a mutation with a credential in clear, so no queue may keep it.
+    pub carries_credential: bool,
 }
 
 /// Effect of a request.
@@ -64,7 +66,8 @@ pub struct OperationKey(u64);
 
 impl GraphqlRequest {
     /// Request that cannot be parsed.
-    pub const UNCLEAR: Self = Self { effect: GraphqlEffect::Unclear, priced: None };
+    pub const UNCLEAR: Self =
+        Self { effect: GraphqlEffect::Unclear, priced: None, carries_credential: false };
 
     /// Parses a request for the GraphQL address.
     ///
@@ -76,12 +79,14 @@ impl GraphqlRequest {
         headers: &HeaderMap,
         body: &[u8],
     ) -> Self {
+        let unclear =
+            || Self { carries_credential: mutations::names_credential(body), ..Self::UNCLEAR };
         if method != Method::POST || url_query.is_some_and(|query| !query.is_empty()) {
-            return Self::UNCLEAR;
+            return unclear();
         }
         Envelope::open(headers, body)
             .and_then(|envelope| Self::of(&envelope))
-            .unwrap_or(Self::UNCLEAR)
+            .unwrap_or_else(unclear)
     }
 
     fn of(envelope: &Envelope<'_>) -> Option<Self> {
@@ -98,6 +103,7 @@ impl GraphqlRequest {
         Some(Self {
             effect,
             priced: is_priced.then(|| OperationKey::of(text, envelope.operation_name.as_deref())),
+            carries_credential: mutations::names_credential(text.as_bytes()),
         })
     }
 }

@@ -47,6 +47,21 @@ const NOTIFYING: [&str; 6] = [
     "requestReviews",
 ];
 
+/// Mutations with a credential in clear, in their input or their answer.
+const WITH_CREDENTIAL: [&str; 5] = [
+    "createMigrationSource",
+    "regenerateEnterpriseIdentityProviderRecoveryCodes",
+    "regenerateVerifiableDomainToken",
+    "startOrganizationMigration",
+    "startRepositoryMigration",
+];
+
+/// True if a text names a mutation with a credential, even in a comment: that costs no more than a
+/// place in the queue.
+pub(super) fn names_credential(text: &[u8]) -> bool {
+    WITH_CREDENTIAL.iter().any(|name| memchr::memmem::find(text, name.as_bytes()).is_some())
+}
+
 pub(super) fn effect_of(name: &str) -> GraphqlEffect {
     let is_machinery = || MACHINERY.iter().any(|beginning| name.starts_with(beginning));
     let adds_content = |what: &str| ADDED_CONTENT.iter().any(|content| what.contains(content));

@@ -21,7 +21,7 @@ use crate::gateway::http::headers::{Repeated, only_value};
 /// The client's header for its key; `Authorization` then goes upstream (SPECIFICATION, "Keys").
 pub const KEY_HEADER: &str = "x-weir-key";
 /// Longer than any key that `weir key` makes, and short enough for cheap hashing.
-const KEY_BYTES_MAX: usize = 512;
+pub(super) const KEY_BYTES_MAX: usize = 512;
 
 pub struct Client {
     pub name: Arc<str>,

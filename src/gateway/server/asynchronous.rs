@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use pingora::protocols::http::ServerSession;
 use ring::digest::{Context, SHA256};
 
+use crate::api::GraphqlRequest;
 use crate::config::digest;
 use crate::decision::WriteSpacing;
 use crate::gateway::address::{Root, Service};
@@ -53,19 +54,20 @@ impl Handler {
     /// Reads the terms; `None` for an ordinary write. A key that cannot be honoured is an error,
     /// because ignoring it would be unsafe. A preference may be ignored (RFC 7240 §2).
     pub(super) fn terms(
-        &self,
         request: &Request,
         from: &ClientRequest,
         route: &Route,
+        graphql: Option<&GraphqlRequest>,
     ) -> Result<Option<Terms>, GatewayError> {
         if route.spacing == WriteSpacing::None {
             return Ok(None);
         }
         let key = idempotency_key(&request.headers)?;
         // No credential is stored, neither the client's own nor one that the upstream issues.
-        let (query, clients) = (from.valid.query.as_deref(), self.gateway.router.clients());
+        let (path, query) = (&from.valid.path, from.valid.query.as_deref());
         let is_kept = request.identity.client_credential.is_none()
-            && !carries_credential(route.endpoint, &request.headers, query, clients);
+            && !graphql.is_some_and(|graphql| graphql.carries_credential)
+            && !carries_credential(route.endpoint, path, &request.headers, query);
         if key.is_some() && !is_kept {
             return Err(GatewayError::BadKey(
                 "an Idempotency-Key cannot be used where a credential is brought or made",

@@ -10,7 +10,9 @@ use crate::gateway::address::Service;
 use crate::gateway::cache::{lookup::CacheLookup, store::Entry};
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::headers;
-use crate::gateway::request::validate::ValidRequest;
+use crate::gateway::request::{
+    clients::Client, misplaced_key::misplaced_key, validate::ValidRequest,
+};
 use crate::gateway::response::local_pages::{public_page, rate_limit};
 use crate::gateway::response::reply::Reply;
 use crate::gateway::server::handler::Handler;
@@ -59,15 +61,7 @@ impl Handler {
         {
             return Ok(Classification::Delivery(Box::new(valid)));
         }
-        let client = if let Some(known) = &request.identity.known {
-            &known.client
-        } else {
-            let clients = gateway.router.clients();
-            clients.identify(&request.headers).map_err(GatewayError::Unauthenticated)?
-        };
-        let client = Arc::clone(client);
-        request.outcome.client = Some(Arc::clone(&client.name));
-        request.identity.client = Some(Arc::clone(&client));
+        let client = self.identify(request, &valid)?;
         if valid.service == Service::Weir {
             let id = own_write_id(&valid).ok_or(GatewayError::NoSuchResource)?;
             request.outcome.endpoint = OWN_WRITE;
@@ -96,6 +90,29 @@ impl Handler {
         request.routed(&route);
         let routed = Box::new(RoutedRequest { from: ClientRequest { valid, client }, route });
         Ok(if is_read { Classification::Read(routed) } else { Classification::Write(routed) })
+    }
+
+    /// Identifies the client, and rejects a key outside of its place, known client or not.
+    fn identify(
+        &self,
+        request: &mut Request,
+        valid: &ValidRequest,
+    ) -> Result<Arc<Client>, GatewayError> {
+        let clients = self.gateway.router.clients();
+        let identified = match &request.identity.known {
+            Some(known) => Ok(&known.client),
+            None => clients.identify(&request.headers),
+        };
+        let identified = identified.map(Arc::clone);
+        if let Ok(client) = &identified {
+            request.outcome.client = Some(Arc::clone(&client.name));
+            request.identity.client = Some(Arc::clone(client));
+        }
+        let unchecked = request.identity.known.is_none().then_some(&*request.headers);
+        if let Some(position) = misplaced_key(clients, unchecked, valid) {
+            return Err(GatewayError::MisplacedKey(position));
+        }
+        identified.map_err(GatewayError::Unauthenticated)
     }
 
     /// Looks up a stored answer that may be served, or else returns the lookup for the fetch.

@@ -1,17 +1,17 @@
 //! Detects requests that carry a credential. They are never queued (SPECIFICATION, "Promises" 6),
 //! because the store keeps a write's headers, query and body.
 //!
-//! The names decide: those of the route, the headers and the query parameters. Each is decoded as
-//! the upstream decodes it and compared without separators, so `X-Api-Key`, `api_key` and
-//! `ap%69key` are equal. Values are searched only for this gateway's own keys. Left out: the body,
-//! which is the client's text; a route with a credential in its body is known by its name.
+//! The endpoint table marks the routes with a credential in their body or answer. For other routes,
+//! the names of headers and query parameters decide; for routes in no table, also those in the
+//! path. Each name is decoded as the upstream decodes it and compared without separators, so
+//! `X-Api-Key`, `api_key` and `ap%69key` are equal. A key of this gateway never comes this far
+//! (`request/misplaced_key.rs`). Left out: the body, which is the client's text.
 
 use http::{HeaderMap, HeaderName, header};
 use percent_encoding::percent_decode_str;
 
-use crate::api::Endpoint;
-use crate::config::KEY_PREFIX;
-use crate::gateway::request::clients::{Clients, KEY_HEADER};
+use crate::api::{Endpoint, Table};
+use crate::gateway::request::clients::KEY_HEADER;
 
 /// Parts of a credential's name.
 const NAMED: [&str; 10] = [
@@ -32,16 +32,8 @@ const WORDS: [&str; 4] = ["otp", "sig", "jwt", "pwd"];
 /// anything, such as a code of a secret scan or a country.
 const BESIDE_CODE: [&str; 5] =
     ["client_id", "redirect_uri", "grant_type", "code_verifier", "state"];
-/// Parts of the templates of routes with a credential in the request or the answer, beside the
-/// access-token routes: for runners, app manifests and webhooks.
-const ROUTES: [&str; 6] = [
-    "registration-token",
-    "remove-token",
-    "generate-jitconfig",
-    "/app-manifests/",
-    "/hooks",
-    "/hook/",
-];
+/// Segments of routes whose body has a secret under another name, for routes in no table.
+const SEGMENTS: [&str; 4] = ["hook", "hooks", "hub", "import"];
 /// Headers that end at the gateway and are not stored; their values need no check.
 const END_HERE: [HeaderName; 4] = [
     header::AUTHORIZATION,
@@ -52,21 +44,25 @@ const END_HERE: [HeaderName; 4] = [
 
 pub(super) fn carries_credential(
     endpoint: &Endpoint,
+    path: &str,
     headers: &HeaderMap,
     query: Option<&str>,
-    clients: &Clients,
 ) -> bool {
-    let by_route =
-        || endpoint.token_request || ROUTES.iter().any(|part| endpoint.template.contains(part));
-    let mut kept = headers.iter().filter(|(name, _)| !END_HERE.contains(name));
-    by_route()
-        || kept.any(|(name, value)| {
-            names_credential(name.as_str()) || has_key(value.as_bytes(), clients)
-        })
-        || query.is_some_and(|query| query_carries_credential(query, clients))
+    let mut kept = headers.keys().filter(|name| !END_HERE.contains(name));
+    endpoint.carries_credential
+        || endpoint.generic && path_names_credential(path)
+        || kept.any(|name| names_credential(name.as_str()))
+        || query.is_some_and(query_names_credential)
 }
 
-fn query_carries_credential(query: &str, clients: &Clients) -> bool {
+/// True for a path like those of the marked routes. The name of a repository or owner says nothing.
+fn path_names_credential(path: &str) -> bool {
+    let below = path.strip_prefix(Table::place(path).unwrap_or_default()).unwrap_or(path);
+    let decoded = percent_decode_str(below).decode_utf8_lossy().to_ascii_lowercase();
+    decoded.split('/').any(|segment| names_credential(segment) || SEGMENTS.contains(&segment))
+}
+
+fn query_names_credential(query: &str) -> bool {
     let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
     // Some parsers read `;` as `&`.
     let names: Vec<_> = query
@@ -76,7 +72,6 @@ fn query_carries_credential(query: &str, clients: &Clients) -> bool {
     let is_there = |wanted: &str| names.iter().any(|name| name.eq_ignore_ascii_case(wanted));
     names.iter().any(|name| names_credential(name))
         || is_there("code") && BESIDE_CODE.iter().any(|other| is_there(other))
-        || has_key(&percent_decode_str(query).collect::<Vec<_>>(), clients)
 }
 
 fn names_credential(name: &str) -> bool {
@@ -84,18 +79,6 @@ fn names_credential(name: &str) -> bool {
     let words: Vec<_> = name.split(|letter: char| !letter.is_alphanumeric()).collect();
     let whole = words.concat();
     NAMED.iter().any(|part| whole.contains(part)) || words.iter().any(|word| WORDS.contains(word))
-}
-
-/// True if the text contains a client's key with the prefix of generated keys.
-fn has_key(text: &[u8], clients: &Clients) -> bool {
-    memchr::memmem::find_iter(text, KEY_PREFIX).any(|start| {
-        let from = text.get(start..).unwrap_or_default();
-        let end = from
-            .iter()
-            .position(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_')
-            .unwrap_or(from.len());
-        from.get(..end).is_some_and(|key| clients.have_key(key))
-    })
 }
 
 #[cfg(test)]
@@ -137,6 +120,24 @@ mod tests {
             "code",
         ] {
             assert!(!names_credential(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_route_in_no_table_is_judged_by_the_names_in_its_path() {
+        for path in [
+            "/repos/acme/widgets/hooks/",
+            "/Repos/acme/widgets/Hooks",
+            "/hub/",
+            "/repos/acme/widgets/import/authors",
+            "/enterprises/acme/actions/runners/registration-token",
+            "/login/oauth/access_token",
+            "/credentials%2Frevoke",
+        ] {
+            assert!(path_names_credential(path), "{path}");
+        }
+        for path in ["/repos/acme/auth-service/issues/5/pins", "/orgs/import/pins", "/hubs"] {
+            assert!(!path_names_credential(path), "{path}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::Method;
 use pingora::protocols::http::ServerSession;
 
-use crate::api::{GraphqlRequest, OperationKey};
+use crate::api::GraphqlRequest;
 use crate::decision::WriteSpacing;
 use crate::gateway::address::Service;
 use crate::gateway::dispatch::answer::{AnswerBody, UpstreamAnswer};
@@ -42,7 +42,7 @@ impl Handler {
         let outgoing =
             if is_bodiless { OutgoingBody::Absent } else { OutgoingBody::Whole(body.bytes) };
         let job = Job { memory: body.memory, ..self.job(request, from, route, outgoing) };
-        self.queue_or_perform(session, request, from, job, graphql.priced).await
+        self.queue_or_perform(session, request, from, job, Some(graphql)).await
     }
 
     pub(super) async fn write_request(
@@ -64,7 +64,7 @@ impl Handler {
             BodyRead::TooLarge(body) => body,
         };
         // A streamed body can be neither repeated nor compared with a repetition.
-        if self.terms(request, &from, &route)?.is_some_and(|terms| terms.key.is_some()) {
+        if Self::terms(request, &from, &route, None)?.is_some_and(|terms| terms.key.is_some()) {
             return Err(GatewayError::BodyTooLarge.into());
         }
         let length = if let BodyFraming::Length(length) = valid.body { Some(length) } else { None };
@@ -87,20 +87,20 @@ impl Handler {
         Ok(self.gateway.responder.reply_from_answer(answer?, &request.origin))
     }
 
-    /// Queues a job with a held body or performs it, as its client requests. `priced` is its
-    /// GraphQL operation if the answer may contain the price.
+    /// Queues a job with a held body or performs it, as its client requests.
     async fn queue_or_perform(
         &self,
         session: &mut ServerSession,
         request: &mut Request,
         from: &ClientRequest,
         job: Job,
-        priced: Option<OperationKey>,
+        graphql: Option<GraphqlRequest>,
     ) -> Result<Reply, Stop> {
-        if let Some(terms) = self.terms(request, from, &job.route)? {
+        if let Some(terms) = Self::terms(request, from, &job.route, graphql.as_ref())? {
             return self.enqueue(session, request, from, job, terms).await;
         }
         let answer = self.perform_write(session, request, job).await?;
+        let priced = graphql.and_then(|graphql| graphql.priced);
         if let (Some(operation), AnswerBody::Whole(body)) = (priced, &answer.body) {
             self.gateway.router.observe_price(operation, body);
         }

@@ -444,13 +444,20 @@ async fn a_write_between_attempts_is_not_overtaken_in_its_lane() {
 }
 
 async fn cannot_be_kept(world: &World, path: &str, body: &str, more: (&str, &str)) {
-    let reply = world.send(Method::POST, path, &[ASYNC, more], body).await;
-    assert_ne!(reply.status.as_u16(), 202, "{path} {more:?}");
-    assert_eq!(reply.header("preference-applied"), None);
-    world
-        .send(Method::POST, path, &[("idempotency-key", "k"), more], body)
-        .await
-        .assert_status(400);
+    cannot_be_kept_as(world, &Method::POST, path, body, more).await;
+}
+
+async fn cannot_be_kept_as(
+    world: &World,
+    method: &Method,
+    path: &str,
+    body: &str,
+    more: (&str, &str),
+) {
+    let reply = world.send(method.clone(), path, &[ASYNC, more], body).await;
+    assert_eq!(reply.header("preference-applied"), None, "{path} {more:?}");
+    let keyed = world.send(method.clone(), path, &[("idempotency-key", "k"), more], body).await;
+    assert_eq!(keyed.status.as_u16(), 400, "{method} {path}: {keyed:?}");
 }
 
 #[tokio::test]
@@ -462,6 +469,12 @@ async fn a_write_with_a_credential_is_never_queued() {
     for (path, body, more) in [
         ("/repos/acme/widgets/hooks", hook.as_str(), no_header),
         ("/repos/acme/widgets/actions/runners/registration-token", "", no_header),
+        ("/credentials/revoke", "{\"credentials\": [\"of an employee\"]}", no_header),
+        ("/hub", "hub.mode=subscribe&hub.secret=x", no_header),
+        ("/hub/", "hub.mode=subscribe&hub.secret=x", no_header),
+        ("/repos/acme/widgets/pages/deployments", "{\"oidc_token\": \"x\"}", no_header),
+        ("/enterprises/acme/actions/runners/remove-token", "", no_header),
+        ("/graphql", "{\"query\": \"mutation { startRepositoryMigration }\"}", no_header),
         (COMMENTS, "{\"body\": \"x\"}", ("private-token", "x")),
         (COMMENTS, "{\"body\": \"x\"}", ("x-apikey", "x")),
         (COMMENTS, "{\"body\": \"x\"}", ("x-access-key", "x")),
@@ -469,6 +482,14 @@ async fn a_write_with_a_credential_is_never_queued() {
         (COMMENTS, "{\"body\": \"x\"}", ("referer", page.as_str())),
     ] {
         cannot_be_kept(&world, path, body, more).await;
+    }
+    let import = "{\"vcs_url\": \"https://example.com/\", \"vcs_password\": \"x\"}";
+    for (method, path) in [
+        (Method::PUT, "/repos/acme/widgets/import"),
+        (Method::PATCH, "/repos/acme/widgets/import"),
+        (Method::PUT, "/authorizations/clients/c"),
+    ] {
+        cannot_be_kept_as(&world, &method, path, import, no_header).await;
     }
     let key = OTHER_KEY.replace('_', "%5f");
     for query in [

@@ -1,0 +1,220 @@
+//! Finds a key of this gateway outside of its place (SPECIFICATION, "Keys").
+//!
+//! The places of a key are `X-Weir-Key`, and `Authorization` in the forms that identify a client.
+//! From anywhere else it could reach the upstream, which would then know it. A text is searched as
+//! it stands, percent-decoded and Base64-decoded. Left out: bodies, which are the client's text.
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use memchr::memmem;
+use percent_encoding::percent_decode;
+
+use crate::config::KEY_PREFIX;
+use crate::gateway::request::clients::{Clients, KEY_BYTES_MAX, KEY_HEADER};
+use crate::gateway::request::validate::ValidRequest;
+
+/// Lookups for one request, because each hashes its text. Chosen here: a request has one key, and
+/// more texts that look like keys are no accident.
+const LOOKUPS_MAX: u32 = 100;
+/// Percent-decodings of one text. Chosen here: a proxy and a framework decode once each.
+const DECODINGS_MAX: usize = 3;
+/// The length of a key that `weir key` makes: the prefix and 32 bytes in hex.
+const GENERATED_BYTES: usize = KEY_PREFIX.len() + 64;
+/// The prefix in Base64 at each of the three offsets, with the number of characters before it in
+/// its group of four.
+const PREFIX_IN_BASE64: [(&[u8], usize); 3] = [(b"d2Vpcl", 0), (b"dlaXJf", 2), (b"3ZWlyX", 3)];
+/// As lenient as the most lenient recipient.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+
+/// Names the first misplaced key's position, such as `the query`. `headers` is `None` if the
+/// connection's previous request had the same header lines.
+pub fn misplaced_key(
+    clients: &Clients,
+    headers: Option<&HeaderMap>,
+    valid: &ValidRequest,
+) -> Option<String> {
+    let mut search = Search { clients, lookups: 0 };
+    if search.finds(valid.path.as_bytes()) {
+        return Some("the path".into());
+    }
+    if valid.query.as_ref().is_some_and(|query| search.finds(query.as_bytes())) {
+        return Some("the query".into());
+    }
+    let mut found = headers.into_iter().flatten().filter(|(name, value)| {
+        name.as_str() != KEY_HEADER
+            && search.finds(value.as_bytes())
+            && !(*name == AUTHORIZATION && clients.identify_by(value).is_ok())
+    });
+    found.next().map(|(name, _)| name.to_string())
+}
+
+struct Search<'c> {
+    clients: &'c Clients,
+    lookups: u32,
+}
+
+impl Search<'_> {
+    fn finds(&mut self, text: &[u8]) -> bool {
+        let mut text = Cow::Borrowed(text);
+        for _ in 0..DECODINGS_MAX {
+            if self.finds_plain(&text) || self.finds_in_base64(&text) {
+                return true;
+            }
+            let decoded = match Cow::<[u8]>::from(percent_decode(&text)) {
+                Cow::Owned(decoded) => decoded,
+                Cow::Borrowed(_) => return false,
+            };
+            text = Cow::Owned(decoded);
+        }
+        false
+    }
+
+    /// A key ends with its last character, with its length, or where a list or a quotation ends.
+    fn finds_plain(&mut self, text: &[u8]) -> bool {
+        memmem::find_iter(text, KEY_PREFIX).any(|start| {
+            let rest = text.get(start..).unwrap_or_default();
+            let word = beginning(rest, |byte| byte.is_ascii_alphanumeric() || byte == b'_');
+            let item =
+                beginning(rest, |byte| byte.is_ascii_graphic() && !b"\"',;&<>".contains(&byte));
+            let ends = [Some(word), Some(item), word.get(..GENERATED_BYTES)];
+            let mut last = 0;
+            ends.into_iter().flatten().any(|key| {
+                let is_new = key.len() != std::mem::replace(&mut last, key.len());
+                is_new && self.is_key(key)
+            })
+        })
+    }
+
+    fn finds_in_base64(&mut self, text: &[u8]) -> bool {
+        let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);
+        PREFIX_IN_BASE64.iter().any(|(prefix, before)| {
+            memmem::find_iter(text, prefix).any(|at| {
+                let rest = at.checked_sub(*before).and_then(|start| text.get(start..));
+                let encoded = beginning(rest.unwrap_or_default(), is_base64);
+                // A single character after the last group encodes nothing.
+                let whole = encoded.len() - usize::from(encoded.len() % 4 == 1);
+                let standard = encoded.iter().take(whole).map(|byte| match byte {
+                    b'-' => b'+',
+                    b'_' => b'/',
+                    other => *other,
+                });
+                let decoded = BASE64.decode(standard.collect::<Vec<u8>>());
+                decoded.is_ok_and(|decoded| self.finds_plain(&decoded))
+            })
+        })
+    }
+
+    fn is_key(&mut self, text: &[u8]) -> bool {
+        self.lookups += 1;
+        self.lookups > LOOKUPS_MAX || self.clients.have_key(text)
+    }
+}
+
+/// The leading bytes that fit, as many as the longest key takes in Base64.
+fn beginning(text: &[u8], fits: impl Fn(u8) -> bool) -> &[u8] {
+    let end = text.iter().take(2 * KEY_BYTES_MAX).position(|byte| !fits(*byte));
+    text.get(..end.unwrap_or(text.len().min(2 * KEY_BYTES_MAX))).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+    use http::{HeaderName, HeaderValue, Method};
+    use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::config::fixture;
+    use crate::gateway::address::{Root, Service};
+    use crate::gateway::request::validate::BodyFraming;
+
+    const KEY: &str = "weir_0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    fn clients() -> Clients {
+        let text = fixture::text("[upstream]\nurl = \"http://127.0.0.1:9\"\n");
+        let digest = crate::config::digest_hex(KEY.as_bytes());
+        let client = format!("[[clients]]\nname = \"keyed\"\nkey_sha256 = \"{digest}\"\n");
+        Clients::new(&fixture::parsed(&(text + &client)))
+    }
+
+    fn finds(text: &[u8]) -> bool {
+        Search { clients: &clients(), lookups: 0 }.finds(text)
+    }
+
+    fn place(name: &str, value: &str) -> Option<String> {
+        let valid = ValidRequest {
+            method: Method::GET,
+            root: Root::Plain,
+            service: Service::Rest,
+            path: "/meta".into(),
+            query: None,
+            host: String::new(),
+            body: BodyFraming::None,
+        };
+        let headers = HeaderMap::from_iter([(
+            HeaderName::from_bytes(name.as_bytes()).unwrap(),
+            HeaderValue::from_str(value).unwrap(),
+        )]);
+        misplaced_key(&clients(), Some(&headers), &valid)
+    }
+
+    #[test]
+    fn a_key_is_in_its_place_only_where_it_identifies_its_client() {
+        let basic = BASE64_STANDARD.encode(format!("bot:{KEY}"));
+        for value in [&format!("Bearer {KEY}"), &format!("token  {KEY}"), &format!("Basic {basic}")]
+        {
+            assert_eq!(place("authorization", value), None, "{value}");
+            assert_eq!(place("x-api-key", value).as_deref(), Some("x-api-key"), "{value}");
+        }
+        assert_eq!(place("x-weir-key", KEY), None);
+        for value in [KEY, &format!("Key {KEY}"), &format!("Bearer \"{KEY}\"")] {
+            assert_eq!(place("authorization", value).as_deref(), Some("authorization"), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_only_resembles_a_key_is_none() {
+        for text in [
+            "weir_bot/1.0",
+            "/repos/acme/weir_integration_fixtures_of_a_certain_length",
+            "weir_",
+            "d2Vpcl9ib3Q=",
+            &KEY[..68],
+        ] {
+            assert!(!finds(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_full_of_seeming_keys_is_refused_without_hashing_all() {
+        assert!(finds("weir_x ".repeat(4_000).as_bytes()));
+    }
+
+    proptest! {
+        #[test]
+        fn a_key_is_found_in_any_surrounding_and_encoding(
+            before in "[ -~]{0,9}", after in "([^0-9A-Za-z_][ -~]{0,9})?", encoding in 0..6_u8
+        ) {
+            let plain = format!("{before}{KEY}{after}");
+            let encoded = match encoding {
+                0 => plain,
+                1 => percent_encode(plain.as_bytes(), NON_ALPHANUMERIC).to_string(),
+                2 => KEY.replace('_', "%255F"),
+                3 => format!("Basic {}", BASE64_STANDARD.encode(plain)),
+                4 => format!("{{\"a\":\"{}\"}}", BASE64_URL_SAFE_NO_PAD.encode(plain)),
+                _ => format!("{KEY}glued"),
+            };
+            prop_assert!(finds(encoded.as_bytes()), "{}", encoded);
+        }
+    }
+}
