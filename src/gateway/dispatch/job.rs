@@ -98,6 +98,19 @@ impl ClientCredential {
         self.dynamic_account.account
     }
 
+    /// True for the form of an app's JWT, which needs `Bearer` (SPECIFICATION, "Credentials").
+    pub fn is_jwt(&self) -> bool {
+        let Ok(text) = self.authorization.to_str() else { return false };
+        let Some((scheme, token)) = text.split_once(' ') else { return false };
+        let is_base64url =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'=');
+        let is_part = |part: &str| !part.is_empty() && part.bytes().all(is_base64url);
+        let token = token.trim();
+        scheme.eq_ignore_ascii_case("bearer")
+            && token.split('.').count() == 3
+            && token.split('.').all(is_part)
+    }
+
     pub fn credential(&self) -> Credential {
         Credential::of_client(self.dynamic_account.token, self.authorization.clone())
     }

@@ -142,10 +142,14 @@ impl Router {
         client_credential: Option<&ClientCredential>,
     ) -> Result<Route, GatewayError> {
         let Classified { endpoint, params } = classified;
-        if endpoint.template == MINT {
-            // The answer is a credential, which no client may see (SPECIFICATION, "Promises" 6).
+        let is_mint = endpoint.template == MINT;
+        // The answer is a credential, which only the owner of the app may see (SPECIFICATION,
+        // "Promises" 6).
+        if is_mint && !client_credential.is_some_and(ClientCredential::is_jwt) {
             return Err(GatewayError::NoToken(
-                "installation tokens are minted for the gateway alone".into(),
+                "with its app, installation tokens are minted for the gateway alone; those of \
+                 your own app need its JWT, by pass-through"
+                    .into(),
             ));
         }
         let is_read = matches!(valid.method, Method::GET | Method::HEAD);
@@ -170,7 +174,8 @@ impl Router {
         } else {
             self.able(endpoint, &params, &valid.path, &accounts)?
         };
-        let spacing = match (is_read, endpoint.notifies) {
+        // A mint changes nothing visible, and is repeated like the gateway's own.
+        let spacing = match (is_read || is_mint, endpoint.notifies) {
             (true, _) => WriteSpacing::None,
             (false, false) => WriteSpacing::Plain,
             (false, true) => WriteSpacing::Notifies,

@@ -59,7 +59,7 @@ impl Handler {
         route: &Route,
         graphql: Option<&GraphqlRequest>,
     ) -> Result<Option<Terms>, GatewayError> {
-        if route.spacing == WriteSpacing::None {
+        if route.spacing == WriteSpacing::None && !route.endpoint.carries_credential {
             return Ok(None);
         }
         let key = idempotency_key(&request.headers)?;

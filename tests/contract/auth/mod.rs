@@ -5,6 +5,7 @@ mod denials;
 mod keys;
 mod minting;
 mod misplaced_keys;
+mod own_apps;
 mod passthrough;
 mod permissions;
 mod visibility;
