@@ -52,6 +52,8 @@ pub enum Ended {
     Lost,
     /// No answer in time.
     TimedOut,
+    /// With an answer that cannot be decoded.
+    Undecodable,
     /// The request was cancelled before anything was sent.
     Cancelled,
 }
@@ -105,6 +107,8 @@ pub enum Failed {
     TimedOut,
     /// The answer to a read was lost.
     Lost,
+    /// The answer to a read cannot be decoded.
+    Undecodable,
 }
 
 /// The end of all attempts together.
@@ -226,6 +230,13 @@ impl Attempts {
             Ended::NotSent => self.failed(now, Failure::Connect, Failed::Unreachable, jitter),
             Ended::Lost => self.failed(now, Failure::Ambiguous, Failed::Lost, jitter),
             Ended::TimedOut => self.failed(now, Failure::Ambiguous, Failed::TimedOut, jitter),
+            // The upstream executed it, and would encode the next answer the same way.
+            Ended::Undecodable => {
+                self.may_have_run = true;
+                let failed =
+                    if self.is_read { Failed::Undecodable } else { Failed::OutcomeUnknown };
+                only(Step::Fail(failed))
+            }
         }
     }
 
@@ -389,6 +400,16 @@ mod tests {
         let steps = steps(&mut of(Method::GET, None), Ended::Lost, 3);
         assert!(matches!(steps[..2], [Step::Wait(_), Step::Wait(_)]), "{steps:?}");
         assert_eq!(steps[2], Step::Fail(Failed::Lost));
+    }
+
+    #[test]
+    fn an_undecodable_answer_is_not_asked_for_again() {
+        let read = steps(&mut of(Method::GET, None), Ended::Undecodable, 1);
+        assert_eq!(read, [Step::Fail(Failed::Undecodable)]);
+        let mut write = of(Method::PUT, None);
+        let steps = steps(&mut write, Ended::Undecodable, 1);
+        assert_eq!(steps, [Step::Fail(Failed::OutcomeUnknown)]);
+        assert!(write.outcome_is_unknown(Finished::Failed));
     }
 
     #[test]

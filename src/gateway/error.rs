@@ -87,6 +87,10 @@ pub enum GatewayError {
     /// The upstream took a read and gave no proper answer.
     #[error("The upstream's answer was lost.")]
     UpstreamFailed,
+    /// The upstream took a read, and encoded its answer although asked not to.
+    #[strum(serialize = "upstream_undecodable")]
+    #[error("The upstream's answer cannot be decoded: {0}.")]
+    Undecodable(String),
     #[error("The upstream did not answer in time.")]
     UpstreamTimeout,
     /// A write may or may not have been executed (SPECIFICATION, "Promises" 3).
@@ -192,6 +196,7 @@ impl GatewayError {
             Self::TokensRejected
             | Self::Unreachable
             | Self::UpstreamFailed
+            | Self::Undecodable(_)
             | Self::OutcomeUnknown => StatusCode::BAD_GATEWAY,
             Self::TokenUnavailable(_)
             | Self::DeliveriesFull

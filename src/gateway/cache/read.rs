@@ -249,6 +249,7 @@ impl ReadCache {
             GatewayError::TokenUnavailable(Lack { cause: Cause::Passing, .. })
             | GatewayError::Unreachable
             | GatewayError::UpstreamFailed
+            | GatewayError::Undecodable(_)
             | GatewayError::UpstreamTimeout => StaleReason::NoAnswer,
             _ => return Err(error),
         };

@@ -71,7 +71,7 @@ impl Dispatcher {
                 || Admissions::new(config.ledger_settings(WAITING_BYTES_MAX), env.clock.clone()),
                 |before| Arc::clone(&before.admissions),
             ),
-            upstream: Arc::new(Upstream::new(&config.upstream, &env.clock)),
+            upstream: Arc::new(Upstream::new(&config.upstream, env.mode, &env.clock)),
             permissions: before.map_or_else(Arc::default, |before| Arc::clone(&before.permissions)),
             accounts: Arc::new(AccountLists::new(config)),
             waiting: (0..config.clients.len()).map(waiting).collect(),

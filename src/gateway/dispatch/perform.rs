@@ -112,8 +112,79 @@ impl Dispatcher {
                     }
                     return self.permission_retry(job, progress, conditions, reuse, answer).await;
                 }
-                Step::Fail(failed) => return Err(self.error_of(job, failed)),
+                Step::Fail(failed) => return Err(self.error_of(job, failed, attempted.err())),
             }
         }
+    }
+
+    /// An attempt without an answer in the terms of `decision`.
+    pub(super) fn ended(&self, job: &Job, unanswered: &Unanswered, reuse: Reuse) -> Ended {
+        match unanswered {
+            Unanswered::TokenRejected => Ended::TokenRejected,
+            Unanswered::CredentialUnfit => {
+                Ended::CredentialUnfit { others: self.others_of(job, UNFIT_MAX) }
+            }
+            Unanswered::Limited(limit) => Ended::Limited { until: self.closed_until(limit) },
+            Unanswered::Failed(FetchError::Stale(_)) if reuse == Reuse::Idle => {
+                Ended::StaleConnection
+            }
+            Unanswered::Failed(FetchError::Connect(_) | FetchError::Unsendable(_)) => {
+                Ended::NotSent
+            }
+            Unanswered::Failed(FetchError::Lost(_) | FetchError::Stale(_)) => Ended::Lost,
+            Unanswered::Failed(FetchError::Timeout) => Ended::TimedOut,
+            Unanswered::Failed(FetchError::Undecodable(_)) => Ended::Undecodable,
+            Unanswered::Failed(FetchError::Cancelled)
+            | Unanswered::Denied(_)
+            | Unanswered::NoToken(_) => Ended::Cancelled,
+        }
+    }
+
+    fn error_of(&self, job: &Job, failed: Failed, last: Option<Unanswered>) -> GatewayError {
+        match failed {
+            Failed::TokensRejected => GatewayError::TokensRejected,
+            Failed::Unfit => GatewayError::NoToken(UNFIT.into()),
+            Failed::Limited => self.limited_now(job),
+            Failed::NotNow => GatewayError::ClientGone,
+            Failed::Unreachable => GatewayError::Unreachable,
+            Failed::OutcomeUnknown => GatewayError::OutcomeUnknown,
+            Failed::TimedOut => GatewayError::UpstreamTimeout,
+            Failed::Undecodable => match last {
+                Some(Unanswered::Failed(FetchError::Undecodable(reason))) => {
+                    GatewayError::Undecodable(reason.to_string())
+                }
+                _ => GatewayError::UpstreamFailed,
+            },
+            Failed::Lost => GatewayError::UpstreamFailed,
+        }
+    }
+
+    /// The gateway error for a limit denial, with the client's view.
+    pub fn limited(&self, route: &Route, denied: &LimitDenied) -> GatewayError {
+        let until = match denied.until {
+            Until::Time(at) => at,
+            // An event without a known time will decide, probably soon.
+            Until::Event => self.env.clock.now() + Duration::from_secs(1),
+        };
+        let resource = denied.resource.clone();
+        let view = self.admissions.view(&route.view, &resource).0;
+        GatewayError::Limited { limit: denied.limit, until, resource, view }
+    }
+
+    /// The error of a limit of the endpoint's budget that ends at this time.
+    pub fn limited_until(&self, route: &Route, limit: LimitKind, until: Timestamp) -> GatewayError {
+        let resource = route.endpoint.resource.clone();
+        let until = Until::Time(until);
+        self.limited(route, &LimitDenied { limit, account: None, resource, until })
+    }
+
+    /// The end of an upstream limit as it names it (SPECIFICATION, "Limits in practice").
+    pub fn closed_until(&self, limit: &UpstreamLimit) -> Timestamp {
+        self.env.clock.now() + limit.retry_after.unwrap_or(COOLDOWN)
+    }
+
+    /// The error after the last attempt met an upstream limit.
+    pub fn limited_now(&self, job: &Job) -> GatewayError {
+        self.limited_until(&job.route, LimitKind::Cooldown, self.env.clock.now() + COOLDOWN)
     }
 }

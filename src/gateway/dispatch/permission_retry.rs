@@ -222,6 +222,9 @@ impl Dispatcher {
             Some(Unanswered::Failed(FetchError::Lost(_) | FetchError::Stale(_))) => {
                 Some(GatewayError::UpstreamFailed)
             }
+            Some(Unanswered::Failed(FetchError::Undecodable(reason))) => {
+                Some(GatewayError::Undecodable(reason.to_string()))
+            }
             Some(
                 Unanswered::TokenRejected | Unanswered::CredentialUnfit | Unanswered::NoToken(_),
             )

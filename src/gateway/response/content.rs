@@ -8,6 +8,7 @@ use crate::decision::cache::conditional::{Outcome as Conditional, evaluate, fail
 use crate::decision::cache::freshness::Mode;
 use crate::gateway::cache::shared_body::{Head, Reader};
 use crate::gateway::dispatch::answer::{AnswerBody, UpstreamAnswer};
+use crate::gateway::http::decoding::weak;
 use crate::gateway::http::headers::{declared_length, remove_digests, to_client};
 use crate::gateway::http::interim::Interim;
 use crate::gateway::http::media_type::is_json;
@@ -146,12 +147,4 @@ impl Responder {
             }
         }
     }
-}
-
-fn weak(etag: &HeaderValue) -> HeaderValue {
-    if etag.as_bytes().starts_with(b"W/") {
-        return etag.clone();
-    }
-    // The original was a valid header value.
-    HeaderValue::from_bytes(&[b"W/", etag.as_bytes()].concat()).unwrap_or_else(|_| etag.clone())
 }

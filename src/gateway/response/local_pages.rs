@@ -41,6 +41,7 @@ const HELP: &str = "weir: what the gateway's own errors mean\n\n\
 #tokens_rejected\n  502: the upstream rejects the gateway's tokens; its operator has to replace them. Nothing was executed.\n\n\
 #token_unavailable\n  503: the gateway cannot get a token from the upstream at the moment; the message says why. Nothing was executed.\n\n\
 #only_if_cached\n  504: you asked for what is stored and nothing else, and nothing stored may be served. The upstream was not asked.\n\n\
+#upstream_undecodable\n  502: the upstream encoded its answer although asked not to, in a way that the gateway cannot undo; the message says why.\n\n\
 #upstream_failed #upstream_timeout\n  502, 504: the upstream took a read and gave no proper answer.\n\n\
 #outcome_unknown\n  502: a write was sent and its answer was lost. It may have been executed and was not repeated: look before you send it again.\n\n\
 #draining\n  503: this gateway is shutting down.\n";

@@ -15,12 +15,15 @@ use http::{HeaderMap, Method, StatusCode};
 use pingora::connectors::{ConnectorOptions, TransportConnector};
 use pingora::upstreams::peer::{HttpPeer, PeerOptions};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use crate::clock::Clock;
 use crate::config::{Upstream as UpstreamConfig, UpstreamUrl};
+use crate::decision::cache::freshness::Mode;
 use crate::gateway::address::Service;
 use crate::gateway::counted::grow;
+use crate::gateway::http::decoding::{Decoded, Decoder, Undecodable};
 use crate::gateway::http::interim::Interims;
 use crate::gateway::upstream::http1::{AnswerHead, Broken, Connection, Outgoing};
 use crate::gateway::upstream::outgoing::{OutgoingBody, OutgoingRequest};
@@ -43,6 +46,7 @@ pub struct Upstream {
     uploads: Arc<Address>,
     connect_timeout: Duration,
     response_timeout: Duration,
+    mode: Mode,
 }
 
 struct Address {
@@ -95,11 +99,14 @@ pub enum FetchError {
     Timeout,
     #[error("the request cannot be sent: {0}")]
     Unsendable(String),
+    /// The answer came, in a content coding that cannot be undone.
+    #[error("the upstream's answer cannot be decoded: {0}")]
+    Undecodable(Undecodable),
 }
 
 impl FetchError {
     pub fn may_have_run(&self) -> bool {
-        matches!(self, Self::Lost(_) | Self::Stale(_) | Self::Timeout)
+        matches!(self, Self::Lost(_) | Self::Stale(_) | Self::Timeout | Self::Undecodable(_))
     }
 }
 
@@ -110,6 +117,9 @@ pub struct Exchange {
     body_timeout: Duration,
     status: StatusCode,
     headers: HeaderMap,
+    /// Undoes the content coding of the body; `None`: it has none.
+    decoder: Option<Decoder>,
+    mode: Mode,
     /// The pieces read of a body that turned out too large to hold.
     pending: VecDeque<Bytes>,
     /// Its permits of [`Address::unmeasured`].
@@ -133,7 +143,7 @@ pub enum Collected {
 
 impl Upstream {
     /// Connects at the first request.
-    pub fn new(config: &UpstreamConfig, clock: &Clock) -> Self {
+    pub fn new(config: &UpstreamConfig, mode: Mode, clock: &Clock) -> Self {
         let mut options = ConnectorOptions::new(CONNECTOR_POOL_SIZE);
         options.ca_file = config.ca_file.as_ref().map(|path| path.display().to_string());
         let address = |url: &UpstreamUrl| {
@@ -152,6 +162,7 @@ impl Upstream {
             uploads: address(&config.uploads_url),
             connect_timeout: config.connect_timeout,
             response_timeout: config.response_timeout,
+            mode,
         }
     }
 
@@ -190,11 +201,13 @@ impl Upstream {
             return Err(FetchError::Cancelled);
         }
         match self.exchange_head(&mut connection, &head, request).await {
-            Ok((status, headers)) => Ok(Exchange {
+            Ok((status, mut headers)) => Ok(Exchange {
                 connection,
                 address: Arc::clone(to),
                 body_timeout: self.response_timeout,
                 status,
+                decoder: Decoder::of(&mut headers, self.mode),
+                mode: self.mode,
                 headers,
                 pending: VecDeque::new(),
                 memory: None,
@@ -347,6 +360,7 @@ impl Exchange {
 
     fn answered(&mut self, head: AnswerHead) -> Sending {
         (self.status, self.headers) = head;
+        self.decoder = Decoder::of(&mut self.headers, self.mode);
         Sending::Answered
     }
 
@@ -360,7 +374,22 @@ impl Exchange {
     }
 
     async fn next_piece(&mut self) -> Result<Option<Bytes>, FetchError> {
-        in_time(self.body_timeout, self.connection.read_body()).await
+        loop {
+            if let Some(decoder) = &mut self.decoder {
+                match decoder.pull().map_err(FetchError::Undecodable)? {
+                    Decoded::Piece(piece) => {
+                        // A short body may become a long one: other tasks go on meanwhile.
+                        yield_now().await;
+                        return Ok(Some(piece));
+                    }
+                    Decoded::End => return Ok(None),
+                    Decoded::NeedsInput => {}
+                }
+            }
+            let piece = in_time(self.body_timeout, self.connection.read_body()).await?;
+            let Some(decoder) = &mut self.decoder else { return Ok(piece) };
+            decoder.push(piece);
+        }
     }
 
     /// True if this much of a body of unknown length may be held.
@@ -381,6 +410,8 @@ impl Exchange {
             return Ok(Collected::TooLarge(first, Box::new(self)));
         }
         let Some(second) = self.next_piece().await? else { return Ok(self.whole(first)) };
+        // The length is that of the encoded body.
+        let left = left.filter(|_| self.decoder.is_none());
         let Some(left) = left.and_then(|left| usize::try_from(left).ok()) else {
             return self.collect_unmeasured(VecDeque::from([first, second]), bytes_max).await;
         };

@@ -180,7 +180,7 @@ async fn short_binary_and_no_transform_bodies_are_not_compressed() {
         ", no-transform\r\nContent-Type: text/plain",
         ", no-store\r\nContent-Type: text/plain",
         "\r\nContent-Type: text/plain\r\nETag: \"strong\"",
-        "\r\nContent-Type: text/plain\r\nContent-Encoding: br",
+        "\r\nContent-Type: text/plain\r\nContent-Encoding: x-own",
         "\r\nContent-Type: text/plain\r\nContent-Digest: sha-256=:x=:",
         "\r\nContent-Type: text/plain\r\nVary: *",
     ] {

@@ -1,6 +1,7 @@
 //! Connections, HTTP framing, encodings and rewritten URLs.
 
 mod compression;
+mod encoded_answers;
 mod fast_path_hits;
 mod fast_path_misses;
 mod informational;

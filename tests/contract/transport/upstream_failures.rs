@@ -223,15 +223,3 @@ async fn a_write_that_may_have_run_is_never_limit_denied() {
     answer.assert_status(502);
     assert!(answer.json()["message"].as_str().unwrap().contains("unknown whether"), "{answer:?}");
 }
-
-#[tokio::test]
-async fn an_unrequested_content_coding_is_not_stored() {
-    let upstream = Broken::start(Keeps(
-        "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nETag: \"a\"\r\nContent-Length: 2\r\n\r\nzz",
-    ))
-    .await;
-    let world = upstream.world().await;
-    for _ in 0..2 {
-        assert_eq!(world.get(ISSUES).await.cache_status(), "weir; fwd=uri-miss");
-    }
-}
