@@ -4,8 +4,9 @@
 //!
 //! [`clock`] (time) · [`random`] (seeded numbers) · [`api`] (facts about the upstream) · [`config`]
 //! · [`decision`] (every policy, pure) · [`tokens`] · [`webhooks`] · [`writes`] · [`gateway`] (the
-//! I/O shell) · [`telemetry`] · [`admin`] · `emulator` (the upstream for tests and demos; shares no
-//! rule with `decision`) · `simulation` (all of it in virtual time) · [`cli`].
+//! I/O shell) · [`telemetry`] · `cross_site` (marks of browsers) · [`admin`] · `emulator` (the
+//! upstream for tests and demos; shares no rule with `decision`) · `simulation` (all of it in
+//! virtual time) · [`cli`].
 //!
 //! Dependencies point one way: `gateway → decision → api`, `emulator → api`, `simulation →
 //! decision, emulator`. ARCHITECTURE.md follows a request through them.
@@ -35,6 +36,7 @@ mod cases;
 pub mod cli;
 pub mod clock;
 pub mod config;
+mod cross_site;
 pub mod decision;
 #[cfg(feature = "emulator")]
 pub mod emulator;

@@ -7,11 +7,11 @@
 pub(crate) mod budgets;
 pub(crate) mod cache;
 mod clients;
+mod listener;
 mod pages;
 mod reload;
 pub(crate) mod writes;
 
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,15 +22,14 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
+use self::listener::Listener;
 use crate::config::digest;
+use crate::cross_site;
 use crate::gateway::{Current, Gateway};
 
 /// Timeout of a request head; the default for clients is the same.
@@ -64,7 +63,7 @@ impl Admin {
         };
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        tokio::spawn(accept(listener, Arc::clone(current)));
+        tokio::spawn(Listener::new(listener)?.serve(Arc::clone(current)));
         Ok(Self { address: Some(address) })
     }
 
@@ -74,31 +73,12 @@ impl Admin {
     }
 }
 
-async fn accept(listener: TcpListener, current: Arc<Current>) {
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            // Probably out of file descriptors; the next accept may succeed.
-            tokio::task::yield_now().await;
-            continue;
-        };
-        let current = Arc::clone(&current);
-        tokio::spawn(async move {
-            let service = service_fn(move |request: Request<Incoming>| {
-                let (current, (head, body)) = (Arc::clone(&current), request.into_parts());
-                async move {
-                    let body = read(&head, body).await;
-                    // A separate task, so that an action completes even if the operator
-                    // disconnects.
-                    let answer = tokio::spawn(answer(current, head, body)).await;
-                    Ok::<_, Infallible>(answer.unwrap_or_else(|_| not_made()))
-                }
-            });
-            let mut server = auto::Builder::new(TokioExecutor::new());
-            server.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-            // An error here means that the client disconnected.
-            let _ = server.serve_connection(TokioIo::new(stream), service).await;
-        });
-    }
+/// Reads and answers a request.
+async fn respond(current: Arc<Current>, request: Request<Incoming>) -> Reply {
+    let (head, body) = request.into_parts();
+    let body = read(&head, body).await;
+    // A separate task, so that an action completes even if the operator disconnects.
+    tokio::spawn(answer(current, head, body)).await.unwrap_or_else(|_| not_made())
 }
 
 /// Reads the body of a POST. `None`: too long, too slow or cut off. Other bodies are ignored.
@@ -121,20 +101,15 @@ async fn answer(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> R
     reply
 }
 
-/// Checks the token and answers with the page.
+/// Checks the right to ask, and answers with the page.
 async fn page(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Reply {
     let gateway = current.gateway();
     let path = request.uri.path();
     // Health is for load balancers, which hold no secrets.
     let is_health = matches!(path, "/healthz" | "/readyz");
-    if let Some(token) = &gateway.env.config.listen.admin_token
-        && !is_health
-        && !is_authorized(&request, token)
-    {
-        let message = "the admin token is needed: Authorization: Bearer TOKEN";
-        let mut reply = pages::error(StatusCode::UNAUTHORIZED, message);
-        reply.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(CHALLENGE));
-        return reply;
+    let token = gateway.env.config.listen.admin_token.as_ref();
+    if !is_health && let Some(refused) = refused(&request, token) {
+        return refused;
     }
     if path == "/api/reload" {
         return match request.method {
@@ -148,6 +123,46 @@ async fn page(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Rep
     // A page about thousands of accounts takes tens of milliseconds, which must not delay clients.
     let made = tokio::task::spawn_blocking(move || walked(&gateway, &request, body.as_ref())).await;
     made.unwrap_or_else(|_| not_made())
+}
+
+/// Refuses a request without the admin token. Where the config has none, refuses those that a page
+/// of another site may have caused.
+fn refused(request: &Parts, token: Option<&SecretString>) -> Option<Reply> {
+    let (uri, headers) = (&request.uri, &request.headers);
+    let refused = match token {
+        Some(token) if is_authorized(request, token) => return None,
+        Some(_) => {
+            let message = "the admin token is needed: Authorization: Bearer TOKEN";
+            let mut reply = pages::error(StatusCode::UNAUTHORIZED, message);
+            let challenge = HeaderValue::from_static(CHALLENGE);
+            reply.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+            reply
+        }
+        None if cross_site::has_foreign_host(uri, headers) => {
+            let message =
+                "without `admin_token` in [listen], the host is an IP address or localhost";
+            pages::error(StatusCode::FORBIDDEN, message)
+        }
+        None if cross_site::is_of_foreign_page(uri, headers) => {
+            let message = "without `admin_token` in [listen], pages of other sites are refused";
+            pages::error(StatusCode::FORBIDDEN, message)
+        }
+        None if request.method == Method::POST
+            && is_action(uri.path())
+            && cross_site::media_type(headers).as_deref() != Some("application/json") =>
+        {
+            let message = "without `admin_token` in [listen], a POST has Content-Type: application/json, even without a body";
+            pages::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, message)
+        }
+        None => return None,
+    };
+    Some(refused)
+}
+
+/// Returns true for the paths that answer POST.
+fn is_action(path: &str) -> bool {
+    matches!(path, "/api/reload" | "/api/cache/purge")
+        || writes::Page::of(path).is_some_and(writes::Page::is_action)
 }
 
 /// Answers with a page that is computed without waiting.

@@ -111,7 +111,7 @@ impl<'p> Page<'p> {
         }
     }
 
-    fn is_action(self) -> bool {
+    pub fn is_action(self) -> bool {
         matches!(self, Self::Cancel(_) | Self::Retry(_))
     }
 

@@ -9,6 +9,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("cases", &[]),
     ("clock", &[]),
     ("random", &[]),
+    ("cross_site", &[]),
     ("api", &["clock"]),
     ("decision", &["api", "cases", "clock"]),
     ("config", &["api", "decision"]),
@@ -16,7 +17,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("telemetry", &["clock"]),
     ("webhooks", &["api", "clock"]),
     ("writes", &["cases", "clock"]),
-    ("emulator", &["api", "cases", "clock", "random"]),
+    ("emulator", &["api", "cases", "clock", "cross_site", "random"]),
     ("simulation", &["api", "clock", "config", "decision", "emulator", "random"]),
     (
         "gateway",
@@ -32,7 +33,20 @@ const LAYERS: &[(&str, &[&str])] = &[
             "writes",
         ],
     ),
-    ("admin", &["api", "clock", "config", "decision", "gateway", "telemetry", "tokens", "writes"]),
+    (
+        "admin",
+        &[
+            "api",
+            "clock",
+            "config",
+            "cross_site",
+            "decision",
+            "gateway",
+            "telemetry",
+            "tokens",
+            "writes",
+        ],
+    ),
 ];
 
 #[test]

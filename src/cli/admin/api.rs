@@ -203,6 +203,9 @@ impl AdminApi {
             value.set_sensitive(true);
             request = request.header(header::AUTHORIZATION, value);
         }
+        if method == Method::POST {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
         let request = request.body(Full::new(body)).map_err(|fault| self.not_admin(&fault))?;
         let answer = sender.send_request(request).await.map_err(|fault| self.not_admin(&fault))?;
         let status = answer.status();
@@ -213,6 +216,7 @@ impl AdminApi {
             }
             // Of the last three, answers about a write have a body of their own.
             StatusCode::OK
+            | StatusCode::FORBIDDEN
             | StatusCode::UNPROCESSABLE_ENTITY
             | StatusCode::NOT_FOUND
             | StatusCode::CONFLICT
@@ -224,6 +228,7 @@ impl AdminApi {
         match status {
             StatusCode::OK => Ok(body),
             StatusCode::UNPROCESSABLE_ENTITY => Err(Fault::Rejected(message_of(&body))),
+            StatusCode::FORBIDDEN => Err(self.forbidden(&body).unwrap_or_else(unexpected)),
             _ => Err(not_done(&body).unwrap_or_else(unexpected)),
         }
     }
@@ -234,6 +239,12 @@ impl AdminApi {
 
     fn unreachable(&self, problem: io::Error) -> Fault {
         Fault::Unreachable { address: self.address.clone(), problem }
+    }
+
+    /// Parses the refusal of this host; `None` for any other body.
+    fn forbidden(&self, body: &[u8]) -> Option<Fault> {
+        let error: serde_json::Value = serde_json::from_slice(body).ok()?;
+        Some(Fault::Rejected(format!("{}: {}", self.address, error.get("message")?.as_str()?)))
     }
 
     fn unauthorized(&self) -> Fault {

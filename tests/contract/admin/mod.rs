@@ -1,6 +1,8 @@
 //! The admin listener, the commands that query it, the request log, and reloads.
 
 mod budgets;
+mod connections;
+mod cross_site;
 mod operator;
 mod purge;
 mod queue;

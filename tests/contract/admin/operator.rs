@@ -41,7 +41,10 @@ impl Operator {
         authorization: Option<&str>,
     ) -> Reply {
         let mut request =
-            Request::builder().method(method).uri(format!("http://{}{path}", self.address));
+            Request::builder().method(&method).uri(format!("http://{}{path}", self.address));
+        if method == Method::POST {
+            request = request.header("content-type", "application/json");
+        }
         if let Some(authorization) = authorization {
             request = request.header("authorization", authorization);
         }
@@ -60,6 +63,7 @@ impl Operator {
 
     pub(super) async fn post(&self, path: &str, body: &str) -> Reply {
         let request = Request::post(format!("http://{}{path}", self.address))
+            .header("content-type", "application/json")
             .body(Full::from(body.to_owned()))
             .unwrap();
         Reply::read(self.http.request(request).await.unwrap()).await

@@ -382,7 +382,7 @@ async fn the_admin_reload_refuses_a_bad_config_with_422() {
     let reload = |method: &'static str| async move {
         let mut connection = Connection::open(admin).await;
         connection
-            .send(format!("{method} /api/reload HTTP/1.1\r\nhost: weir\r\nconnection: close\r\ncontent-length: 0\r\n\r\n").as_bytes())
+            .send(format!("{method} /api/reload HTTP/1.1\r\nhost: {admin}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 0\r\n\r\n").as_bytes())
             .await;
         let answer = connection.read_to_close().await;
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();

@@ -326,7 +326,7 @@ impl Run {
                         self.admin,
                         &Method::POST,
                         &format!("/api/writes/{id}/cancel"),
-                        &[],
+                        &[("content-type", "application/json")],
                         "",
                     )
                     .await

@@ -1,0 +1,154 @@
+//! Accepts the connections of the admin listener, even when the process is out of descriptors: a
+//! health probe that gets no answer ends a gateway that still serves its clients.
+//!
+//! Ordinary connections are bounded in number and in time. Beyond the number, and out of
+//! descriptors, a connection gets one answer and a short time, by a descriptor of the reserve.
+
+use std::convert::Infallible;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use parking_lot::Mutex;
+use rustix::io::{DupFlags, dup3};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+
+use super::{HEAD_TIMEOUT, Reply, respond};
+use crate::gateway::Current;
+
+/// Most ordinary connections. Our choice: many times the probes, scrapers and operators of one
+/// gateway.
+const CONNECTIONS_MAX: usize = 64;
+/// Longest life of an ordinary connection. Our choice: a scraper comes once a minute or more often.
+const CONNECTION_TIME: Duration = Duration::from_secs(60);
+/// Descriptors in reserve, and most brief connections. Our choice: some probes at the same time.
+const SPARES: usize = 8;
+/// Longest life of a brief connection. Our choice: probes wait for a second or a few.
+const BRIEF_TIME: Duration = Duration::from_secs(2);
+/// Pause after an accept that the reserve could not help either. Our choice: a probe does not
+/// notice it, and it costs no measurable CPU.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The listener with its reserve of descriptors.
+pub struct Listener {
+    socket: TcpListener,
+    /// Duplicates of `socket`, closed to make room for a connection.
+    spares: Mutex<Vec<OwnedFd>>,
+}
+
+impl Listener {
+    /// Takes descriptors into reserve; fails if the process has none left at its start.
+    pub fn new(socket: TcpListener) -> io::Result<Self> {
+        let spares =
+            (0..SPARES).map(|_| socket.as_fd().try_clone_to_owned()).collect::<io::Result<_>>()?;
+        Ok(Self { socket, spares: Mutex::new(spares) })
+    }
+
+    /// Accepts and serves for ever.
+    pub async fn serve(self, current: Arc<Current>) {
+        let listener = Arc::new(self);
+        let (slots, brief) = (semaphore(CONNECTIONS_MAX), semaphore(SPARES));
+        loop {
+            let Some((stream, is_spare)) = listener.accept().await else {
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            };
+            let slot = Arc::clone(&slots).try_acquire_owned().ok().filter(|_| !is_spare);
+            if let Some(slot) = slot {
+                tokio::spawn(serve(stream, Arc::clone(&current), slot));
+                continue;
+            }
+            let Ok(place) = Arc::clone(&brief).acquire_owned().await else { return };
+            let (listener, current) = (Arc::clone(&listener), Arc::clone(&current));
+            tokio::spawn(async move {
+                let stream = serve_briefly(stream, current).await;
+                listener.give_back(stream);
+                drop(place);
+            });
+        }
+    }
+
+    /// Returns the next connection, and true if it has a descriptor of the reserve. `None` when the
+    /// reserve is used up, or nobody waits any more.
+    async fn accept(&self) -> Option<(TcpStream, bool)> {
+        self.refill();
+        if let Ok((stream, _)) = self.socket.accept().await {
+            return Some((stream, false));
+        }
+        let take_spare = || self.spares.lock().pop();
+        while let Some(spare) = take_spare() {
+            drop(spare);
+            match self.socket.accept().now_or_never() {
+                Some(Ok((stream, _))) => return Some((stream, true)),
+                // Another task took the descriptor.
+                Some(Err(_)) => {}
+                None => break,
+            }
+        }
+        None
+    }
+
+    /// Replaces lost descriptors of the reserve, as far as the process has free ones.
+    fn refill(&self) {
+        let mut spares = self.spares.lock();
+        while spares.len() < SPARES
+            && let Ok(spare) = self.socket.as_fd().try_clone_to_owned()
+        {
+            spares.push(spare);
+        }
+    }
+
+    /// Closes a connection and keeps its descriptor if the reserve lacks one. It is never free in
+    /// between, when any other task could take it.
+    fn give_back(&self, stream: TcpStream) {
+        let Ok(stream) = stream.into_std() else { return };
+        let mut descriptor = OwnedFd::from(stream);
+        let mut spares = self.spares.lock();
+        if spares.len() < SPARES && dup3(&self.socket, &mut descriptor, DupFlags::CLOEXEC).is_ok() {
+            spares.push(descriptor);
+        }
+    }
+}
+
+fn semaphore(permits: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(permits))
+}
+
+async fn serve(stream: TcpStream, current: Arc<Current>, slot: OwnedSemaphorePermit) {
+    let mut server = auto::Builder::new(TokioExecutor::new());
+    server.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    let service = service_fn(|request| exchange(Arc::clone(&current), request));
+    let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
+    // An error here means that the client disconnected.
+    if timeout(CONNECTION_TIME, connection.as_mut()).await.is_err() {
+        connection.as_mut().graceful_shutdown();
+        let _ = timeout(HEAD_TIMEOUT, connection).await;
+    }
+    drop(slot);
+}
+
+/// Answers one request over HTTP/1.1 and returns the connection, which is to be closed.
+async fn serve_briefly(mut stream: TcpStream, current: Arc<Current>) -> TcpStream {
+    let mut server = http1::Builder::new();
+    server.keep_alive(false).timer(TokioTimer::new());
+    let service = service_fn(|request| exchange(Arc::clone(&current), request));
+    let served = server.serve_connection(TokioIo::new(&mut stream), service);
+    // Neither a slow nor a lost client matters.
+    let _ = timeout(BRIEF_TIME, served).await;
+    stream
+}
+
+async fn exchange(current: Arc<Current>, request: Request<Incoming>) -> Result<Reply, Infallible> {
+    Ok(respond(current, request).await)
+}

@@ -1,0 +1,97 @@
+//! Requests that a browser sends for a page of another site.
+//!
+//! A listener that asks for no credential is open to every page that somebody on its machine
+//! visits. A page can send simple requests to loopback addresses, and with a name of its own that
+//! resolves to one (DNS rebinding) it reads the answers too. Browsers always send `Host`, and mark
+//! requests of pages with `Origin` or `Sec-Fetch-Site`. Other clients send no such marks and pass.
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::uri::{Authority, Uri};
+use std::net::IpAddr;
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Returns true if the request names a host other than an IP address or `localhost`: a name that
+/// its owner may resolve to any address.
+pub fn has_foreign_host(uri: &Uri, headers: &HeaderMap) -> bool {
+    !hosts(uri, headers).all(is_address_or_localhost)
+}
+
+/// Returns true if a page of another origin caused the request.
+pub fn is_of_foreign_page(uri: &Uri, headers: &HeaderMap) -> bool {
+    // Fetch Metadata: `none` is a person who typed the address.
+    let is_own_site = |site: &HeaderValue| matches!(site.as_bytes(), b"same-origin" | b"none");
+    let is_own_origin = |origin: &HeaderValue| {
+        let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+        origin.is_some_and(|(_, authority)| {
+            hosts(uri, headers).any(|host| host.eq_ignore_ascii_case(authority))
+        })
+    };
+    !headers.get_all(SEC_FETCH_SITE).iter().all(is_own_site)
+        || !headers.get_all(header::ORIGIN).iter().all(is_own_origin)
+}
+
+/// Returns the media type of the body in lower case, without parameters; `None` without one.
+pub fn media_type(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(header::CONTENT_TYPE)?.to_str().unwrap_or_default();
+    Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+}
+
+/// Lists the hosts that a request names: in its target and in its `Host` headers.
+fn hosts<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> impl Iterator<Item = &'r str> {
+    let sent = headers.get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or_default());
+    uri.authority().map(Authority::as_str).into_iter().chain(sent)
+}
+
+fn is_address_or_localhost(host: &str) -> bool {
+    let Ok(authority) = host.parse::<Authority>() else { return false };
+    let name = authority.host();
+    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_and_localhost_are_own_hosts() {
+        for host in ["127.0.0.1", "127.0.0.1:9090", "[::1]:9090", "10.1.2.3", "LocalHost:1"] {
+            assert!(is_address_or_localhost(host), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example:9090",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "localhost.",
+            "weir",
+            "a b",
+            ":9090",
+        ] {
+            assert!(!is_address_or_localhost(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn every_host_of_a_request_counts() {
+        let mut headers = HeaderMap::new();
+        let target = Uri::from_static("http://evil.example/api/reload");
+        assert!(!has_foreign_host(&Uri::from_static("/"), &headers), "HTTP/1.0 needs no Host");
+        assert!(has_foreign_host(&target, &headers));
+        headers.insert(header::HOST, HeaderValue::from_static("127.0.0.1"));
+        assert!(has_foreign_host(&target, &headers));
+        assert!(!has_foreign_host(&Uri::from_static("/"), &headers));
+        headers.append(header::HOST, HeaderValue::from_static("evil.example"));
+        assert!(has_foreign_host(&Uri::from_static("/"), &headers));
+    }
+
+    #[test]
+    fn a_second_mark_does_not_hide_the_first() {
+        let mut headers = HeaderMap::new();
+        headers.insert(SEC_FETCH_SITE, HeaderValue::from_static("none"));
+        assert!(!is_of_foreign_page(&Uri::from_static("/"), &headers));
+        headers.append(SEC_FETCH_SITE, HeaderValue::from_static("same-site"));
+        assert!(is_of_foreign_page(&Uri::from_static("/"), &headers));
+    }
+}

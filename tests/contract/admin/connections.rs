@@ -1,0 +1,158 @@
+//! Connections of the admin listener: their number, their end, and a process without descriptors
+//! (SPECIFICATION, "Admin listener").
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use weir::admin::Admin;
+
+use super::operator::ADMIN;
+use crate::support::raw::Connection;
+use crate::support::{Setup, config, eventually};
+
+/// Far more than a probe waits for.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Most descriptors of the process: enough to start, few to use up.
+const DESCRIPTORS: usize = 96;
+
+/// A gateway of its own process, with few descriptors.
+struct Process {
+    child: Child,
+    address: SocketAddr,
+    admin: SocketAddr,
+    _folder: tempfile::TempDir,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Process {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // Ports that were free a moment ago, bound together so that they differ.
+        let free = [(); 2].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
+        let [address, admin] = free.map(|listener| listener.local_addr().unwrap());
+        let keys = format!("admin = \"{admin}\"\nheader_timeout = \"1h\"\nidle_timeout = \"1h\"");
+        let text = config::listen(&address.to_string(), &keys)
+            + &config::upstream("http://127.0.0.1:9", "")
+            + &config::user("bot", "emu_none")
+            + &config::client("ci", crate::support::KEY, "");
+        let file = folder.path().join("weir.toml");
+        std::fs::write(&file, text).unwrap();
+        let child = Command::new("sh")
+            .args(["-c", &format!("ulimit -n {DESCRIPTORS} && exec \"$@\""), "sh"])
+            .args([env!("CARGO_BIN_EXE_weir"), "serve", "--threads", "2", "--config"])
+            .arg(file)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut process = Self { child, address, admin, _folder: folder };
+        while TcpStream::connect(address).await.is_err() {
+            assert!(process.child.try_wait().unwrap().is_none(), "the gateway does not start");
+            tokio::task::yield_now().await;
+        }
+        process
+    }
+
+    fn proc(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/{name}", self.child.id()))
+    }
+
+    /// Opens connections of silent clients until the process is out of descriptors.
+    async fn use_up_descriptors(&self) -> Vec<TcpStream> {
+        let mut clients = Vec::new();
+        for _ in 0..DESCRIPTORS {
+            clients.push(TcpStream::connect(self.address).await.unwrap());
+        }
+        eventually(|| std::fs::read_dir(self.proc("fd")).unwrap().count() >= DESCRIPTORS).await;
+        clients
+    }
+
+    /// CPU time since the start, in clock ticks of 10 ms.
+    fn cpu_ticks(&self) -> u64 {
+        let line = std::fs::read_to_string(self.proc("stat")).unwrap();
+        // proc(5): fields 14 and 15 of the line, counted behind the name in parentheses.
+        let fields: Vec<&str> = line.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    }
+}
+
+async fn health(admin: SocketAddr) -> String {
+    let mut connection = Connection::open(admin).await;
+    connection.send(b"GET /healthz HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n").await;
+    timeout(PATIENCE, connection.read_to_close()).await.expect("health is answered")
+}
+
+/// Waits until the gateway closes the connection.
+async fn closed(stream: &mut TcpStream) {
+    // A reset counts as a close.
+    let read = timeout(PATIENCE, stream.read(&mut [0])).await.expect("the gateway closes it");
+    assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+}
+
+fn is_open(stream: &TcpStream) -> bool {
+    let read = stream.try_read(&mut [0]);
+    read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+}
+
+#[tokio::test]
+async fn health_is_answered_without_free_descriptors() {
+    let process = Process::start().await;
+    let _clients = process.use_up_descriptors().await;
+    // More probes than the reserve has descriptors: each gives its own back.
+    for _ in 0..30 {
+        let answer = health(process.admin).await;
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok\n"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn silent_connections_without_free_descriptors_cost_no_cpu() {
+    let process = Process::start().await;
+    let _clients = process.use_up_descriptors().await;
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        silent.push(TcpStream::connect(process.admin).await.unwrap());
+    }
+    let before = process.cpu_ticks();
+    // They get seconds each, a few at a time; the probe comes after all of them.
+    let answer = health(process.admin).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    for stream in &mut silent {
+        closed(stream).await;
+    }
+    let ticks = process.cpu_ticks() - before;
+    assert!(ticks < 100, "{ticks} ticks of CPU for nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_admin_connection_ends() {
+    let current = Setup::new().listen(ADMIN).gateway_alone();
+    let admin = Admin::open(&current).await.unwrap().address().unwrap();
+    let mut stream = TcpStream::connect(admin).await.unwrap();
+    let read = timeout(Duration::from_secs(600), stream.read(&mut [0])).await;
+    assert!(matches!(read, Ok(Ok(0) | Err(_))), "{read:?}");
+}
+
+#[tokio::test]
+async fn silent_admin_connections_do_not_keep_out_a_probe() {
+    let current = Setup::new().listen(ADMIN).gateway_alone();
+    let admin = Admin::open(&current).await.unwrap().address().unwrap();
+    let mut silent = Vec::new();
+    for _ in 0..65 {
+        silent.push(TcpStream::connect(admin).await.unwrap());
+    }
+    assert!(health(admin).await.starts_with("HTTP/1.1 200"));
+    closed(&mut silent[64]).await;
+    assert!(silent[..64].iter().all(is_open), "the first 64 have more time");
+}
