@@ -1,11 +1,28 @@
-//! `weir check`: validates a config and prints the effective one. It connects to nothing, so that
-//! it can run before a deployment.
+//! `weir check`: validates a config and the files that it names, and prints the effective one. It
+//! connects to nothing, so that it can run before a deployment; with `--online` it also tries to
+//! open the listeners.
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::config::{self, Config};
+use clap::Args;
+
+use super::process::{BAD_CONFIG, FAILED};
+use super::serve::with_stored_writes;
+use crate::config::{self, Config, Fault, WriteStore};
+use crate::gateway::{listen_problems, missing_authorities};
+use crate::writes::file::FileStore;
+
+#[derive(Args)]
+pub struct Check {
+    /// The config file
+    #[arg(long, default_value = "weir.toml", value_name = "FILE")]
+    config: PathBuf,
+    /// Also try to open the listeners: for the machine of the gateway, while it does not run
+    #[arg(long)]
+    online: bool,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
@@ -15,33 +32,65 @@ enum Outcome {
     Unwritten,
 }
 
-/// Checks the config at `path`. The effective one goes to standard output; faults, notes and
-/// warnings go to standard error.
-pub fn run(path: &Path) -> ExitCode {
-    match check(path, &mut io::stdout().lock(), &mut io::stderr().lock()) {
-        Outcome::Valid => ExitCode::SUCCESS,
-        Outcome::Unwritten => ExitCode::from(1),
-        Outcome::Faulty => ExitCode::from(2),
+impl Check {
+    /// Checks the config. The effective one goes to standard output; faults and warnings go to
+    /// standard error.
+    pub fn run(&self) -> ExitCode {
+        match self.check(&mut io::stdout().lock(), &mut io::stderr().lock()) {
+            Outcome::Valid => ExitCode::SUCCESS,
+            Outcome::Unwritten => FAILED.into(),
+            Outcome::Faulty => BAD_CONFIG.into(),
+        }
+    }
+
+    fn check(&self, out: &mut dyn Write, err: &mut dyn Write) -> Outcome {
+        let loaded = config::load(&self.config).map_err(|faults| faults.0);
+        let (outcome, written) = match loaded.and_then(|config| self.startable(config)) {
+            Ok(config) => (Outcome::Valid, report(&config, &self.config, out, err)),
+            Err(faults) => {
+                let mut lines = faults.iter();
+                (Outcome::Faulty, lines.try_for_each(|fault| writeln!(err, "{fault}")))
+            }
+        };
+        if written.is_ok() { outcome } else { Outcome::Unwritten }
+    }
+
+    /// Returns the config, unless a start with it would fail on this machine.
+    fn startable(&self, config: Config) -> Result<Config, Vec<Fault>> {
+        let mut problems = Vec::new();
+        if let WriteStore::File(path) = &config.writes.store {
+            let verified = with_stored_writes(|each| FileStore::verify(path, each));
+            problems.extend(verified.err().map(|fault| ("writes.store", fault)));
+        }
+        if self.online {
+            problems.extend(listen_problems(&config.listen));
+        }
+        let fault = |(key, problem): (&str, String)| Fault {
+            file: self.config.display().to_string(),
+            line: None,
+            key: key.to_owned(),
+            problem,
+            accepted: None,
+        };
+        if problems.is_empty() {
+            Ok(config)
+        } else {
+            Err(problems.into_iter().map(fault).collect())
+        }
     }
 }
 
-fn check(path: &Path, out: &mut dyn Write, err: &mut dyn Write) -> Outcome {
-    let (outcome, written) = match config::load(path) {
-        Ok(config) => (Outcome::Valid, report(&config, &path.display().to_string(), out, err)),
-        Err(faults) => (Outcome::Faulty, writeln!(err, "{faults}")),
-    };
-    if written.is_ok() { outcome } else { Outcome::Unwritten }
-}
-
-fn report(config: &Config, file: &str, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<()> {
+fn report(
+    config: &Config,
+    file: &Path,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> io::Result<()> {
     out.write_all(config.redacted_toml().as_bytes())?;
     out.flush()?;
-    for inactive in config.inactive() {
-        writeln!(
-            err,
-            "note: {file}: {}: accepted, not active yet: {}",
-            inactive.key, inactive.why
-        )?;
+    let file = file.display();
+    if let Some(problem) = missing_authorities(&config.upstream) {
+        writeln!(err, "warning: {file}: upstream.ca_file: {problem}")?;
     }
     for warning in config.warnings() {
         writeln!(err, "warning: {file}: {}: {}", warning.key, warning.problem)?;
@@ -51,33 +100,40 @@ fn report(config: &Config, file: &str, out: &mut dyn Write, err: &mut dyn Write)
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+    use std::os::unix::net::UnixListener;
+
     use super::*;
     use crate::config::fixture;
 
-    const SECTIONS: &str = r#"
-        [upstream]
-        url = "http://code.corp"
-        [cache]
-        predicted_etags = true
-        [state]
-        redis = { url = "redis://127.0.0.1:6379" }
-    "#;
+    const UPSTREAM: &str = "[upstream]\nurl = \"http://127.0.0.1:9\"\n";
 
-    fn checked(text: &str) -> (Outcome, String, String) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("weir.toml");
-        std::fs::write(&path, text).unwrap();
+    fn checked_in(folder: &Path, text: &str, online: bool) -> (Outcome, String, String) {
+        let config = folder.join("weir.toml");
+        std::fs::write(&config, text).unwrap();
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let outcome = check(&path, &mut out, &mut err);
+        let outcome = Check { config, online }.check(&mut out, &mut err);
         (outcome, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
     }
 
+    fn checked(text: &str) -> (Outcome, String, String) {
+        checked_in(tempfile::tempdir().unwrap().path(), text, false)
+    }
+
+    /// The faults of a config with these further sections, in a folder of its own.
+    fn faults(folder: &Path, sections: &str, online: bool) -> String {
+        let text = fixture::text(&format!("{UPSTREAM}{sections}"));
+        let (outcome, out, err) = checked_in(folder, &text, online);
+        assert_eq!((outcome, out.as_str()), (Outcome::Faulty, ""), "{err}");
+        err
+    }
+
     #[test]
-    fn a_valid_config_is_printed_with_notes_and_warnings() {
-        let (outcome, out, err) = checked(&fixture::text(SECTIONS));
+    fn a_valid_config_is_printed_with_warnings() {
+        let sections = "[upstream]\nurl = \"http://code.corp\"\n[cache]\npredicted_etags = true\n";
+        let (outcome, out, err) = checked(&fixture::text(sections));
         assert_eq!(outcome, Outcome::Valid);
         assert!(out.starts_with("[listen]\n") && !out.contains("s3cret"), "{out}");
-        assert!(err.contains("state.redis: accepted, not active yet"), "{err}");
         assert!(
             err.contains("warning: ")
                 && err.contains("cache.predicted_etags: is used with `dialect = \"github\"` only"),
@@ -99,5 +155,61 @@ mod tests {
                 && err.contains("weir.toml:3: upstream.colour: unknown key"),
             "{err}"
         );
+    }
+
+    #[test]
+    fn a_store_that_a_start_could_not_open_is_a_fault() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("notes"), "not a file of writes").unwrap();
+        for (path, expected) in [
+            ("missing/weir.redb", "there is no directory"),
+            ("notes", "this is not a file of writes, and it was not changed"),
+            (".", "cannot be read and written: Is a directory"),
+            ("/proc/weir.redb", "/proc/weir.redb: it cannot be read and written: "),
+        ] {
+            let store = format!("[writes]\nstore = {{ path = \"{path}\" }}\n");
+            let err = faults(folder.path(), &store, false);
+            assert!(err.contains("writes.store: ") && err.contains(expected), "{path}: {err}");
+        }
+        assert_eq!(std::fs::read(folder.path().join("notes")).unwrap(), b"not a file of writes");
+    }
+
+    #[test]
+    fn a_check_changes_no_store_and_accepts_one_in_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("weir.redb");
+        let text =
+            fixture::text(&format!("{UPSTREAM}[writes]\nstore = {{ path = \"weir.redb\" }}\n"));
+        let check = || checked_in(folder.path(), &text, false).0;
+        assert_eq!(check(), Outcome::Valid);
+        assert!(!path.exists(), "a check creates no file");
+        let store = FileStore::open(&path, |_, _| Ok(())).unwrap();
+        assert_eq!(check(), Outcome::Valid);
+        drop(store);
+        let before = std::fs::read(&path).unwrap();
+        assert_eq!(check(), Outcome::Valid);
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+    }
+
+    #[test]
+    fn an_online_check_finds_addresses_in_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, two) = (TcpListener::bind("127.0.0.1:0"), TcpListener::bind("127.0.0.1:0"));
+        let (http, admin) =
+            (one.as_ref().unwrap().local_addr(), two.as_ref().unwrap().local_addr());
+        let (http, admin) = (http.unwrap(), admin.unwrap());
+        let _socket = UnixListener::bind(folder.path().join("weir.sock")).unwrap();
+        let listen =
+            format!("[listen]\nhttp = [\"{http}\"]\nadmin = \"{admin}\"\nunix = \"weir.sock\"\n");
+        let err = faults(folder.path(), &listen, true);
+        for expected in [
+            format!("listen.http: cannot listen on {http}: Address already in use"),
+            format!("listen.admin: cannot listen on {admin}: Address already in use"),
+            "weir.sock: another process listens on it".to_owned(),
+        ] {
+            assert!(err.contains(&expected), "{expected}: {err}");
+        }
+        let text = fixture::text(&format!("{UPSTREAM}{listen}"));
+        assert_eq!(checked_in(folder.path(), &text, false).0, Outcome::Valid);
     }
 }

@@ -14,7 +14,6 @@ mod serve;
 #[cfg(feature = "emulator")]
 mod simulate;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -42,11 +41,7 @@ enum Command {
     #[cfg(feature = "emulator")]
     Emulate(emulate::Emulate),
     /// Validate a config and print the effective one, secrets redacted
-    Check {
-        /// The config file
-        #[arg(long, default_value = "weir.toml", value_name = "FILE")]
-        config: PathBuf,
-    },
+    Check(check::Check),
     /// Play a workload against the decision core and the emulator in virtual time
     #[cfg(feature = "emulator")]
     Simulate(simulate::Simulate),
@@ -68,7 +63,7 @@ pub fn main() -> ExitCode {
         Command::Demo(demo) => demo.run(),
         #[cfg(feature = "emulator")]
         Command::Emulate(emulate) => emulate.run(),
-        Command::Check { config } => check::run(&config),
+        Command::Check(check) => check.run(),
         #[cfg(feature = "emulator")]
         Command::Simulate(simulate) => simulate.run(),
         Command::Budgets(budgets) => budgets.run(),

@@ -14,9 +14,9 @@ use crate::clock::Clock;
 use crate::config::{self, Config, WriteStore};
 use crate::gateway::{Current, Drained, Listening, Recovery, log_warnings};
 use crate::telemetry::{self, LogFormat, LogLevel, Metrics, TelemetrySettings};
-use crate::writes::Store;
-use crate::writes::file::FileStore;
+use crate::writes::file::{FileStore, OpenError};
 use crate::writes::memory::MemoryStore;
+use crate::writes::{Store, Stored};
 
 #[derive(Args)]
 pub struct Serve {
@@ -109,16 +109,23 @@ async fn serve(config: Arc<Config>, path: PathBuf, mut signals: Signals) -> Resu
 
 /// Opens the store of queued writes, and reads those of an earlier run.
 fn open_writes(wanted: &WriteStore) -> Result<(Arc<dyn Store>, Recovery), String> {
-    let mut recovery = Recovery::default();
     let WriteStore::File(path) = wanted else {
-        return Ok((Arc::new(MemoryStore::default()), recovery));
+        return Ok((Arc::new(MemoryStore::default()), Recovery::default()));
     };
-    let store = FileStore::open(path, |number, stored| {
-        recovery.take(number, &stored).map_err(|fault| fault.to_string())
-    })
-    .map_err(|fault| fault.to_string())?;
+    let (store, mut recovery) = with_stored_writes(|each| FileStore::open(path, each))?;
     recovery.next_number = store.first_number();
     Ok((Arc::new(store), recovery))
+}
+
+/// Runs `read`, which passes each stored write to its argument, and collects the writes.
+pub(super) fn with_stored_writes<T>(
+    read: impl FnOnce(&mut dyn FnMut(u64, Stored) -> Result<(), String>) -> Result<T, OpenError>,
+) -> Result<(T, Recovery), String> {
+    let mut recovery = Recovery::default();
+    let mut each =
+        |number, stored: Stored| recovery.take(number, &stored).map_err(|fault| fault.to_string());
+    let done = read(&mut each).map_err(|fault| fault.to_string())?;
+    Ok((done, recovery))
 }
 
 fn telemetry_settings(config: &Config) -> TelemetrySettings {

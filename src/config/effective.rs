@@ -1,18 +1,13 @@
-//! The effective config: its text with all defaults, its inactive keys, and its warnings.
+//! The effective config: its text with all defaults, and its warnings.
 
+use super::Config;
 use super::printer::Printer;
-use super::sections::state::REPLICAS_MAX;
-use super::{Config, WriteStore};
 use crate::api::{AccountKind, Dialect, TokenKind};
 
-/// An accepted key without effect yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inactive {
-    /// Full key, such as `listen.https`.
-    pub key: &'static str,
-    /// The effect that is missing.
-    pub why: &'static str,
-}
+/// Hosts of the public service, and the parents of those that it runs for single customers. They
+/// speak the dialect `github`.
+const PUBLIC_HOSTS: [&str; 1] = ["github.com"];
+const PUBLIC_PARENTS: [&str; 2] = [".github.com", ".ghe.com"];
 
 /// An accepted value that is probably a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,31 +18,11 @@ pub struct Warning {
     pub problem: String,
 }
 
-impl Config {
-    /// Lists the keys that are set although their feature is not active yet, in the order of
-    /// SPECIFICATION, "Configuration".
-    pub fn inactive(&self) -> Vec<Inactive> {
-        let features = [
-            ("listen.https", self.listen.https.is_some(), "the gateway does not listen for TLS"),
-            (
-                "writes.store",
-                self.writes.store == WriteStore::Redis,
-                "queued writes are kept in memory",
-            ),
-            ("state.redis", self.state.redis.is_some(), "nothing is shared with other replicas"),
-            (
-                "state.replicas_max",
-                self.state.replicas_max != REPLICAS_MAX,
-                "nothing is shared with other replicas",
-            ),
-        ];
-        features
-            .into_iter()
-            .filter(|(_, set, _)| *set)
-            .map(|(key, _, why)| Inactive { key, why })
-            .collect()
-    }
+fn is_public_service(host: &str) -> bool {
+    PUBLIC_HOSTS.contains(&host) || PUBLIC_PARENTS.iter().any(|parent| host.ends_with(parent))
+}
 
+impl Config {
     /// Lists accepted values that are probably mistakes.
     pub fn warnings(&self) -> Vec<Warning> {
         let upstream = &self.upstream;
@@ -64,6 +39,15 @@ impl Config {
                 ),
             },
         );
+        let foreign = (upstream.dialect == Dialect::Service).then(|| {
+            urls.into_iter().filter(|(_, url)| is_public_service(url.host())).map(|(key, url)| {
+                let problem = format!(
+                    "{url} is the public service, which speaks `dialect = \"github\"`: with \"service\" its headers, media types and events are not understood"
+                );
+                Warning { key: format!("upstream.{key}"), problem }
+            })
+        });
+        let foreign = foreign.into_iter().flatten();
         let unused = self.accounts.iter().enumerate().filter(|(index, _)| !self.uses_account(*index)).map(|(index, account)| Warning {
             key: format!("accounts[{index}]"),
             problem: format!("account `{}` is in no pool and writes for no client: its budget is never spent", account.name),
@@ -80,7 +64,7 @@ impl Config {
             key: "cache.predicted_etags".into(),
             problem: "is used with `dialect = \"github\"` only: of other upstreams no form of ETags is known".into(),
         });
-        in_clear.chain(unused).chain(questionable).chain(unpredictable).collect()
+        in_clear.chain(foreign).chain(unused).chain(questionable).chain(unpredictable).collect()
     }
 
     /// Returns a likely mistake about the budget of an account.
@@ -131,7 +115,6 @@ impl Config {
         self.cache.print(&mut printer);
         self.limits.print(&mut printer);
         self.writes.print(&mut printer);
-        self.state.print(&mut printer);
         if let Some(webhooks) = &self.webhooks {
             webhooks.print(&self.accounts, &mut printer);
         }

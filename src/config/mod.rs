@@ -24,17 +24,17 @@ use sections::{Apps, Tokens};
 
 use crate::decision::{AccountId, AccountLayout, AccountSettings, ClientSettings, Settings};
 
-pub use effective::{Inactive, Warning};
+pub use effective::Warning;
 pub use input::fault::{Fault, Faults};
 pub use input::http_url::{HttpUrl, Scheme, UpstreamUrl};
 pub use input::scalars::parse_duration;
 pub use input::secret::rsa_key;
 pub use reload::Reload;
 pub use sections::{
-    Account, Allow, AllowedMethod, App, Cache, CacheRule, Client, Freshness, Hook, Https,
+    Account, Allow, AllowedMethod, App, CaFile, Cache, CacheRule, Client, Freshness, Hook,
     Installation, KEY_PREFIX, Limits, Listen, LogFormat, PASSTHROUGH_ACCOUNT, Pace, Passthrough,
-    Pool, Priority, Reach, Redis, State, Telemetry, Territory, Token, Upstream, Webhooks,
-    WriteStore, Writes, digest, digest_hex, generate,
+    Pool, Priority, Reach, Telemetry, Territory, Token, Upstream, Webhooks, WriteStore, Writes,
+    digest, digest_hex, generate,
 };
 
 /// Requests that may wait for admission at once. Each holds a connection and at most one small
@@ -67,8 +67,6 @@ pub struct Config {
     pub limits: Limits,
     /// The queue of writes.
     pub writes: Writes,
-    /// State shared by replicas.
-    pub state: State,
     /// Deliveries by the upstream, if configured.
     pub webhooks: Option<Webhooks>,
     /// Logs and traces.
@@ -179,8 +177,12 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
         Cache::read(reader, upstream.as_ref().map(|upstream| upstream.dialect))
     });
     let limits = root.section("limits", |reader| Some(Limits::read(reader)));
-    let state = root.section("state", State::read);
-    let writes = root.section("writes", |reader| Some(Writes::read(reader, state.as_ref())));
+    root.refuse_unbuilt(
+        "state",
+        "gateways share no state",
+        "each gateway needs accounts of its own",
+    );
+    let writes = root.section("writes", |reader| Some(Writes::read(reader)));
     let webhooks = root.if_set("webhooks", |entry| Webhooks::read(entry, &accounts));
     let telemetry = root.section("telemetry", |reader| Some(Telemetry::read(reader)));
     sections::check_credentials(root, &accounts, &tokens, &apps);
@@ -206,7 +208,6 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
         cache: cache?,
         limits: limits?,
         writes: writes?,
-        state: state?,
         webhooks: webhooks?,
         telemetry: telemetry?,
         account_layout,

@@ -83,7 +83,6 @@ impl Config {
         let (listen, before) = (&mut self.listen, &old.listen);
         restart.keep("listen.http", &mut listen.http, &before.http);
         restart.keep("listen.unix", &mut listen.unix, &before.unix);
-        restart.keep("listen.https", &mut listen.https, &before.https);
         if listen.admin != before.admin {
             // The old address decided whether the token may be absent.
             listen.admin_token.clone_from(&before.admin_token);
@@ -108,9 +107,6 @@ impl Config {
         restart.keep("writes.store", &mut writes.store, &before.store);
         restart.keep("writes.retention", &mut writes.retention, &before.retention);
         restart.keep("writes.queue_max", &mut writes.queue_max, &before.queue_max);
-        let (state, before) = (&mut self.state, &old.state);
-        restart.keep("state.redis", &mut state.redis, &before.redis);
-        restart.keep("state.replicas_max", &mut state.replicas_max, &before.replicas_max);
         let (telemetry, before) = (&mut self.telemetry, &old.telemetry);
         restart.keep("telemetry.log", &mut telemetry.log, &before.log);
         let (endpoint, endpoint_before) = (&mut telemetry.otlp_endpoint, &before.otlp_endpoint);

@@ -17,6 +17,7 @@ use crate::gateway::assembly::Gateway;
 use crate::gateway::background::webhook_monitor::{WebhookMonitor, keep_checking_all};
 use crate::gateway::background::{audit::Audit, mint::keep_minting};
 use crate::gateway::cache::invalidation::purge::Prefix;
+use crate::gateway::upstream::trust::missing_authorities;
 use crate::gateway::write::recovery::Recovery;
 use crate::telemetry::Metrics;
 use crate::writes::{Store as WriteStore, memory::MemoryStore};
@@ -175,10 +176,10 @@ impl Current {
     }
 }
 
-/// Logs accepted settings that are not active yet or deserve a warning.
+/// Logs accepted settings that deserve a warning.
 pub fn log_warnings(config: &Config) {
-    for inactive in config.inactive() {
-        tracing::warn!(key = inactive.key, "accepted, not active yet: {}", inactive.why);
+    if let Some(problem) = missing_authorities(&config.upstream) {
+        tracing::warn!(key = "upstream.ca_file", "{problem}");
     }
     for warning in config.warnings() {
         tracing::warn!(key = warning.key, "{}", warning.problem);

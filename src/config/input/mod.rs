@@ -16,6 +16,8 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
+use zeroize::Zeroizing;
+
 use document::{Document, FILE_BYTES_MAX, Secrets};
 use fault::{Fault, Faults};
 use reader::Reader;
@@ -35,7 +37,7 @@ pub(crate) fn load_as<T>(
 
 /// Returns the text of a file; or the problem, with its line if it has one.
 fn read_file(path: &Path) -> Result<String, (Option<usize>, String)> {
-    let failed = |error: io::Error| (None, format!("cannot be read: {}", error.kind()));
+    let failed = |error: io::Error| (None, format!("cannot be read: {error}"));
     let mut bytes = Vec::new();
     // One byte beyond the limit reveals a file that is too large.
     File::open(path)
@@ -49,6 +51,23 @@ fn read_file(path: &Path) -> Result<String, (Option<usize>, String)> {
         let line = error.as_bytes().iter().take(good).filter(|byte| **byte == b'\n').count() + 1;
         (Some(line), "not TOML: the file is not text in UTF-8".to_owned())
     })
+}
+
+/// Reads a regular file of at most `bytes_max`, or returns the problem as a predicate. The buffer
+/// is cleared on drop and never moves, because the file may hold a secret.
+pub(crate) fn regular_file(path: &Path, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, String> {
+    let failed = |error: io::Error| format!("cannot be read: {error}");
+    // Opening a pipe would block, and a reload with it.
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err("is not a regular file".to_owned());
+    }
+    let file = File::open(path).map_err(failed)?;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(bytes_max + 1));
+    file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() > bytes_max {
+        return Err(format!("is larger than {bytes_max} bytes"));
+    }
+    Ok(bytes)
 }
 
 fn check_size(bytes: usize) -> Result<(), String> {

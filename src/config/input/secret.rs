@@ -3,8 +3,6 @@
 //! No message reveals a secret's content, nor quotes a value in place of a name: operators paste
 //! tokens into the wrong key.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
@@ -15,6 +13,7 @@ use zeroize::Zeroizing;
 
 use super::document::Secrets;
 use super::reader::{Entry, Read};
+use super::regular_file;
 
 /// Largest secret accepted: a PEM file with a chain of keys is far smaller.
 const SECRET_BYTES_MAX: usize = 64 * 1024;
@@ -161,17 +160,7 @@ fn from_file(entry: &Entry<'_>) -> Option<Zeroizing<String>> {
 }
 
 fn read_text(path: &Path) -> Result<Zeroizing<String>, String> {
-    let failed = |error: std::io::Error| format!("cannot be read: {}", error.kind());
-    // Opening a pipe would block, and a reload with it.
-    if !std::fs::metadata(path).map_err(failed)?.is_file() {
-        return Err("is not a regular file".to_owned());
-    }
-    let file = File::open(path).map_err(failed)?;
-    let mut bytes = Zeroizing::new(Vec::with_capacity(SECRET_BYTES_MAX + 1));
-    file.take(SECRET_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() > SECRET_BYTES_MAX {
-        return Err(format!("is larger than {SECRET_BYTES_MAX} bytes"));
-    }
+    let bytes = regular_file(path, SECRET_BYTES_MAX)?;
     let text = std::str::from_utf8(&bytes).map_err(|_| "is not text in UTF-8".to_owned())?;
     Ok(Zeroizing::new(text.to_owned()))
 }

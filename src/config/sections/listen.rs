@@ -8,9 +8,9 @@ use std::time::Duration;
 use secrecy::SecretString;
 
 use crate::config::input::http_url::HttpUrl;
-use crate::config::input::reader::{Entry, Read, Reader};
+use crate::config::input::reader::Reader;
 use crate::config::input::scalars::duration_text;
-use crate::config::printer::{Printer, inline, list, redacted, text};
+use crate::config::printer::{Printer, list, redacted, text};
 
 /// Default of `http` (SPECIFICATION, "Configuration").
 const HTTP_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
@@ -20,8 +20,6 @@ const HTTP_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST)
 pub struct Listen {
     /// Addresses for HTTP/1.1 and h2c; empty only when another listener exists.
     pub http: Vec<SocketAddr>,
-    /// TLS listener.
-    pub https: Option<Https>,
     /// Path of a Unix socket for plain HTTP.
     pub unix: Option<PathBuf>,
     /// Admin listener; on loopback unless a token guards it.
@@ -40,22 +38,15 @@ pub struct Listen {
     pub drain: Duration,
 }
 
-/// The TLS listener of `[listen]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Https {
-    /// Address to listen on.
-    pub address: SocketAddr,
-    /// Certificate chain, PEM.
-    pub cert: PathBuf,
-    /// Private key, PEM.
-    pub key: PathBuf,
-}
-
 impl Listen {
     pub(crate) fn read(reader: &mut Reader<'_>) -> Self {
+        reader.refuse_unbuilt(
+            "https",
+            "the gateway does not terminate TLS",
+            "a proxy in front of `http` or `unix` can",
+        );
         let listen = Self {
             http: reader.or("http", vec![HTTP_DEFAULT]),
-            https: reader.optional("https"),
             unix: reader.optional("unix"),
             admin: reader.optional("admin"),
             admin_token: reader.optional("admin_token"),
@@ -70,18 +61,17 @@ impl Listen {
     }
 
     fn check_addresses(&self, reader: &Reader<'_>) {
-        if self.http.is_empty() && !reader.is_set("https") && !reader.is_set("unix") {
+        if self.http.is_empty() && !reader.is_set("unix") {
             reader.refuse::<()>(
                 "http",
                 "no listener is left",
-                "at least one address in http, or https, or unix",
+                "at least one address in http, or unix",
             );
         }
         let mut taken = HashSet::new();
         let of_http = self.http.iter().map(|address| ("http", *address));
-        let of_https = self.https.iter().map(|https| ("https", https.address));
         let of_admin = self.admin.iter().map(|address| ("admin", *address));
-        for (key, address) in of_http.chain(of_https).chain(of_admin) {
+        for (key, address) in of_http.chain(of_admin) {
             // Port 0 means any free port, a different one each time.
             if address.port() != 0 && !taken.insert(address) {
                 reader.refuse::<()>(
@@ -109,14 +99,6 @@ impl Listen {
     pub(crate) fn print(&self, printer: &mut Printer) {
         printer.section("listen");
         printer.set("http", list(self.http.iter().map(text)));
-        let https = |https: &Https| {
-            inline(&[
-                ("address", text(https.address)),
-                ("cert", text(https.cert.display())),
-                ("key", text(https.key.display())),
-            ])
-        };
-        printer.set_some("https", self.https.as_ref().map(https));
         printer.set_some("unix", self.unix.as_ref().map(|unix| text(unix.display())));
         printer.set_some("admin", self.admin.map(text));
         printer.set_some("admin_token", self.admin_token.as_ref().map(|_| redacted()));
@@ -125,19 +107,5 @@ impl Listen {
         printer.set("body_timeout", text(duration_text(self.body_timeout)));
         printer.set("idle_timeout", text(duration_text(self.idle_timeout)));
         printer.set("drain", text(duration_text(self.drain)));
-    }
-}
-
-impl Read for Https {
-    fn accepted() -> String {
-        "{ address = \"0.0.0.0:8443\", cert = \"tls.crt\", key = \"tls.key\" }".to_owned()
-    }
-
-    fn read(entry: &Entry<'_>) -> Option<Self> {
-        entry.table(|reader| {
-            let (address, cert, key) =
-                (reader.required("address"), reader.required("cert"), reader.required("key"));
-            Some(Self { address: address?, cert: cert?, key: key? })
-        })
     }
 }

@@ -46,7 +46,7 @@ impl Telemetry {
             // without TLS.
             reader.refuse::<()>(
                 "otlp_endpoint",
-                "export over TLS is not supported",
+                "not built in this version: export over TLS",
                 "an address such as \"http://127.0.0.1:4317\"",
             );
         }

@@ -1,8 +1,8 @@
 //! `[upstream]`: the service behind the gateway.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
+use super::ca_file::CaFile;
 use crate::api::Dialect;
 use crate::config::input::http_url::UpstreamUrl;
 use crate::config::input::reader::{Choice, Reader};
@@ -21,7 +21,7 @@ pub struct Upstream {
     /// Names that the service uses for its headers and media types.
     pub dialect: Dialect,
     /// Certificate authorities to trust instead of the public ones, PEM.
-    pub ca_file: Option<PathBuf>,
+    pub ca_file: Option<CaFile>,
     /// Timeout of a connection, TLS included.
     pub connect_timeout: Duration,
     /// Timeout from the request to the head of its response.
@@ -56,7 +56,7 @@ impl Upstream {
         printer.set("graphql_url", text(&self.graphql_url));
         printer.set("uploads_url", text(&self.uploads_url));
         printer.set("dialect", text(self.dialect.name()));
-        printer.set_some("ca_file", self.ca_file.as_ref().map(|path| text(path.display())));
+        printer.set_some("ca_file", self.ca_file.as_ref().map(|file| text(file.path().display())));
         printer.set("connect_timeout", text(duration_text(self.connect_timeout)));
         printer.set("response_timeout", text(duration_text(self.response_timeout)));
     }

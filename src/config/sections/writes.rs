@@ -4,7 +4,6 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::state::State;
 use crate::config::input::reader::{Entry, Read, Reader};
 use crate::config::input::scalars::{Size, duration_text, size_text};
 use crate::config::printer::{Printer, inline, text};
@@ -49,14 +48,11 @@ pub enum WriteStore {
     Memory,
     /// A database file of one gateway.
     File(PathBuf),
-    /// The Redis of `state.redis`, shared by all replicas.
-    Redis,
 }
 
 impl Writes {
-    /// Reads the section; `state` is `None` when it has a fault of its own.
-    pub(crate) fn read(reader: &mut Reader<'_>, state: Option<&State>) -> Self {
-        let writes = Self {
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Self {
+        Self {
             store: reader.or("store", WriteStore::Memory),
             spacing: reader.or("spacing", SPACING),
             notify_spacing: reader.or("notify_spacing", NOTIFY_SPACING),
@@ -64,20 +60,13 @@ impl Writes {
             max_body: reader.positive("max_body", MAX_BODY).0,
             retention: reader.positive("retention", RETENTION),
             queue_max: reader.or("queue_max", QUEUE_MAX),
-        };
-        if writes.store == WriteStore::Redis && state.is_some_and(|state| state.redis.is_none()) {
-            let problem = "there is no state.redis to keep writes in";
-            let accepted = "\"memory\", { path = \"weir.redb\" }, or set state.redis";
-            reader.refuse::<()>("store", problem, accepted);
         }
-        writes
     }
 
     pub(crate) fn print(&self, printer: &mut Printer) {
         printer.section("writes");
         let store = match &self.store {
             WriteStore::Memory => text("memory"),
-            WriteStore::Redis => text("redis"),
             WriteStore::File(path) => inline(&[("path", text(path.display()))]),
         };
         printer.set("store", store);
@@ -92,7 +81,7 @@ impl Writes {
 
 impl Read for WriteStore {
     fn accepted() -> String {
-        "\"memory\", \"redis\" or { path = \"weir.redb\" }".to_owned()
+        "\"memory\" or { path = \"weir.redb\" }".to_owned()
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
@@ -101,7 +90,10 @@ impl Read for WriteStore {
         }
         match entry.text::<Self>()? {
             "memory" => Some(Self::Memory),
-            "redis" => Some(Self::Redis),
+            "redis" => entry.refuse(
+                "not built in this version: writes cannot be queued in Redis",
+                Self::accepted(),
+            ),
             // Not quoted: a Redis address with its password is a likely mistake.
             _ => entry.refuse("unknown value", Self::accepted()),
         }

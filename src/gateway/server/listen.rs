@@ -21,6 +21,7 @@ use pingora::services::listening::Service;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::config::Listen;
 use crate::gateway::reload::Current;
 use crate::gateway::server::handler::Frontend;
 
@@ -33,21 +34,51 @@ const SOCKET_MODE: u32 = 0o660;
 /// Opens a Unix socket and replaces a stale one that no process listens on.
 fn bind_socket(path: &Path) -> io::Result<UnixListener> {
     let failed = |error| cannot_listen(path.display(), &error);
-    if let Ok(there) = std::fs::symlink_metadata(path) {
-        if !there.file_type().is_socket() {
-            let kind = io::ErrorKind::AlreadyExists;
-            return Err(failed(io::Error::new(kind, "it exists and is not a socket")));
-        }
-        if UnixStream::connect(path).is_ok() {
-            let kind = io::ErrorKind::AddrInUse;
-            return Err(failed(io::Error::new(kind, "another process listens on it")));
-        }
+    if socket_obstacle(path).map_err(failed)? {
         std::fs::remove_file(path).map_err(failed)?;
     }
     let listener = UnixListener::bind(path).map_err(failed)?;
     std::fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE)).map_err(failed)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+/// The configured addresses that cannot be opened now, each with its key and the problem. None
+/// stays open, and a Unix socket is not touched.
+pub fn listen_problems(listen: &Listen) -> Vec<(&'static str, String)> {
+    let http = listen.http.iter().map(|address| ("listen.http", address));
+    let admin = listen.admin.iter().map(|address| ("listen.admin", address));
+    // All stay open until the end, because two of them may exclude each other.
+    let opened: Vec<_> =
+        http.chain(admin).map(|(key, at)| (key, at, TcpListener::bind(at))).collect();
+    let problem = |(key, at, opened): (_, &SocketAddr, io::Result<TcpListener>)| {
+        Some((key, cannot_listen(at, &opened.err()?).to_string()))
+    };
+    let unix = listen.unix.iter().filter_map(|path| {
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        // An anonymous file, gone at once.
+        let writable = || tempfile::tempfile_in(directory.unwrap_or(Path::new("."))).map(drop);
+        let error = socket_obstacle(path).and_then(|_| writable()).err()?;
+        Some(("listen.unix", cannot_listen(path.display(), &error).to_string()))
+    });
+    opened.into_iter().filter_map(problem).chain(unix).collect()
+}
+
+/// Fails if something is in the way of a Unix socket. True for a stale socket, which no
+/// process listens on.
+fn socket_obstacle(path: &Path) -> io::Result<bool> {
+    if let Ok(there) = std::fs::symlink_metadata(path) {
+        if !there.file_type().is_socket() {
+            let kind = io::ErrorKind::AlreadyExists;
+            return Err(io::Error::new(kind, "it exists and is not a socket"));
+        }
+        if UnixStream::connect(path).is_ok() {
+            let kind = io::ErrorKind::AddrInUse;
+            return Err(io::Error::new(kind, "another process listens on it"));
+        }
+        return Ok(true);
+    }
+    Ok(false)
 }
 
 fn cannot_listen(at: impl Display, error: &io::Error) -> io::Error {

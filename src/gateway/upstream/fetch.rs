@@ -1,19 +1,16 @@
-//! The upstream client: one attempt of one request over pingora's connector, and the classification
-//! of its failures. `http1/mod.rs` has the wire format.
+//! The upstream client: one attempt of one request, and the classification of its failures.
+//! `connect.rs` opens connections, `http1/mod.rs` has the wire format.
 //!
 //! Left out: limits, tokens, retries and caching. The caller holds the lease, adds the credential
 //! and draws the conclusions (SPECIFICATION D7).
 
 use std::collections::VecDeque;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, StatusCode};
-use pingora::connectors::{ConnectorOptions, TransportConnector};
-use pingora::upstreams::peer::{HttpPeer, PeerOptions};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::timeout;
@@ -25,6 +22,7 @@ use crate::gateway::address::Service;
 use crate::gateway::counted::grow;
 use crate::gateway::http::decoding::{Decoded, Decoder, Undecodable};
 use crate::gateway::http::interim::Interims;
+use crate::gateway::upstream::connect::Connector;
 use crate::gateway::upstream::http1::{AnswerHead, Broken, Connection, Outgoing};
 use crate::gateway::upstream::outgoing::{OutgoingBody, OutgoingRequest};
 use crate::gateway::upstream::{idle::IdleConnections, resolve::Resolver};
@@ -35,11 +33,9 @@ const UNMEASURED_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The part of each that needs no permit: more than most answers, and four times one read.
 const UNMEASURED_BYTES_FREE: usize = 256 * 1024;
 const UNIT_BYTES: usize = 64 * 1024;
-/// The gateway has its own pool of idle connections, so the connector keeps none.
-const CONNECTOR_POOL_SIZE: usize = 1;
 
 pub struct Upstream {
-    connector: TransportConnector,
+    connector: Connector,
     resolver: Resolver,
     rest: Arc<Address>,
     graphql: Arc<Address>,
@@ -143,9 +139,7 @@ pub enum Collected {
 
 impl Upstream {
     /// Connects at the first request.
-    pub fn new(config: &UpstreamConfig, mode: Mode, clock: &Clock) -> Self {
-        let mut options = ConnectorOptions::new(CONNECTOR_POOL_SIZE);
-        options.ca_file = config.ca_file.as_ref().map(|path| path.display().to_string());
+    pub fn new(config: &UpstreamConfig, clock: &Clock) -> Self {
         let address = |url: &UpstreamUrl| {
             let unmeasured = Arc::new(Semaphore::new(UNMEASURED_BYTES_MAX / UNIT_BYTES));
             Arc::new(Address {
@@ -155,7 +149,7 @@ impl Upstream {
             })
         };
         Self {
-            connector: TransportConnector::new(Some(options)),
+            connector: Connector::new(config),
             resolver: Resolver::new(clock.clone()),
             rest: address(&config.url),
             graphql: address(&config.graphql_url),
@@ -225,24 +219,13 @@ impl Upstream {
             .map_err(|error| FetchError::Connect(error.to_string()))?;
         let mut last = format!("{host} has no address");
         for address in addresses.iter() {
-            let peer = self.peer(&to.url, *address);
-            match timeout(self.connect_timeout, self.connector.new_stream(&peer)).await {
-                Ok(Ok(stream)) => return Ok(Connection::new(stream)),
-                Ok(Err(error)) => last = format!("{address}: {}", error.etype().as_str()),
-                Err(_) => last = format!("{address}: timed out"),
+            match self.connector.open(&to.url, *address).await {
+                Ok(stream) => return Ok(Connection::new(stream)),
+                Err(problem) => last = format!("{address}: {problem}"),
             }
         }
         self.resolver.forget(host, port);
         Err(FetchError::Connect(last))
-    }
-
-    fn peer(&self, url: &UpstreamUrl, address: SocketAddr) -> HttpPeer {
-        // An empty SNI would disable certificate checks (src/gateway/README.md, "The framework").
-        let mut peer = HttpPeer::new(address, url.is_tls(), url.host().to_owned());
-        peer.options = PeerOptions::new();
-        peer.options.connection_timeout = Some(self.connect_timeout);
-        peer.options.total_connection_timeout = Some(self.connect_timeout);
-        peer
     }
 
     async fn exchange_head(

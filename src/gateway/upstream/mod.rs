@@ -1,7 +1,9 @@
 //! Connections to the upstream and the exchange on them.
 
+pub mod connect;
 pub mod fetch;
 pub mod http1;
 pub mod idle;
 pub mod outgoing;
 pub mod resolve;
+pub mod trust;

@@ -53,12 +53,29 @@ impl WritesDatabase {
         rewrite: bool,
         each: &mut dyn FnMut(u64, Stored) -> Result<(), String>,
     ) -> Result<Self, Fault> {
+        let database = Self::open_deferred(disk, each)?;
+        database.disk.trust(rewrite)?;
+        Ok(database)
+    }
+
+    /// Makes the checks of [`WritesDatabase::open`] and changes nothing on the disk.
+    pub(super) fn verify(
+        disk: Box<dyn StorageBackend>,
+        each: &mut dyn FnMut(u64, Stored) -> Result<(), String>,
+    ) -> Result<(), Fault> {
+        Self::open_deferred(disk, each).map(drop)
+    }
+
+    /// Opens and checks the file; its changes stay in memory.
+    fn open_deferred(
+        disk: Box<dyn StorageBackend>,
+        each: &mut dyn FnMut(u64, Stored) -> Result<(), String>,
+    ) -> Result<Self, Fault> {
         let disk = DeferredDisk::new(disk);
         let damaged = |panic: String| Fault::Damaged(format!("reading it failed: {panic}"));
         let opened = safely(|| open_checked(&disk)).map_err(damaged)??;
         let mut database = Self { database: Some(opened), disk, next: 0 };
         database.next = safely(|| database.check(each)).map_err(damaged)??;
-        database.disk.trust(rewrite)?;
         Ok(database)
     }
 
@@ -231,7 +248,10 @@ pub(super) fn blank(disk: Box<dyn StorageBackend>) -> Result<(), Fault> {
         writing.commit()?;
         Ok(database.close()?)
     };
-    safely(made).map_err(Fault::Io)?.map_err(|error| Fault::Io(error.to_string()))
+    safely(made).map_err(Fault::Io)?.map_err(|error| match error {
+        redb::Error::Io(error) => Fault::from(error),
+        error => Fault::Io(error.to_string()),
+    })
 }
 
 fn open_checked(disk: &DeferredDisk) -> Result<Database, Fault> {
@@ -271,6 +291,7 @@ fn unreadable(error: impl Into<redb::Error>) -> Fault {
 fn foreign(error: &TableError) -> Fault {
     match error {
         TableError::Storage(StorageError::Corrupted(detail)) => Fault::Damaged(detail.clone()),
+        TableError::Storage(StorageError::Io(error)) => Fault::Io(error.to_string()),
         TableError::Storage(error) => Fault::Io(error.to_string()),
         error => Fault::Foreign(format!("it is another program's redb database ({error})")),
     }

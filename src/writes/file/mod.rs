@@ -83,6 +83,26 @@ impl FileStore {
             .map_err(|fault| fault.at(path))
     }
 
+    /// Checks that [`FileStore::open`] would succeed, without a change of the disk: an existing
+    /// file as a whole, else its directory. A file that another process has open passes: that
+    /// process has checked it.
+    pub fn verify(
+        path: &Path,
+        mut each: impl FnMut(u64, Stored) -> Result<(), String>,
+    ) -> Result<(), OpenError> {
+        let verified = directory_of(path).and_then(|directory| {
+            if std::fs::symlink_metadata(path).is_err() {
+                // An anonymous file, gone at once.
+                return Ok(tempfile::tempfile_in(directory).map(drop)?);
+            }
+            WritesDatabase::verify(DiskFile(path.to_owned()).open()?, &mut each)
+        });
+        match verified {
+            Ok(()) | Err(Fault::InUse) => Ok(()),
+            Err(fault) => Err(fault.at(path)),
+        }
+    }
+
     fn open_on(
         disk: Box<dyn Disk>,
         each: &mut dyn FnMut(u64, Stored) -> Result<(), String>,
@@ -263,14 +283,7 @@ impl Disk for DiskFile {
 /// Creates a missing file atomically and never replaces one, so that an incomplete file always
 /// means damage.
 fn make_if_missing(path: &Path) -> Result<(), Fault> {
-    let directory = match path.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
-        Some(parent) => parent,
-        None => return Err(Fault::Foreign("it is a directory".into())),
-    };
-    if !directory.is_dir() {
-        return Err(Fault::NoDirectory(directory.display().to_string()));
-    }
+    let directory = directory_of(path)?;
     if std::fs::symlink_metadata(path).is_ok() {
         return Ok(());
     }
@@ -284,5 +297,19 @@ fn make_if_missing(path: &Path) -> Result<(), Fault> {
         // Another process created it meanwhile; opening it reports the conflict.
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error.error.into()),
+    }
+}
+
+/// Returns the directory of a file, which must exist.
+fn directory_of(path: &Path) -> Result<&Path, Fault> {
+    let directory = match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => return Err(Fault::Foreign("it is a directory".into())),
+    };
+    if directory.is_dir() {
+        Ok(directory)
+    } else {
+        Err(Fault::NoDirectory(directory.display().to_string()))
     }
 }

@@ -8,4 +8,5 @@ mod informational;
 mod listeners;
 mod malformed_requests;
 mod upstream_failures;
+mod upstream_tls;
 mod url_rewriting;

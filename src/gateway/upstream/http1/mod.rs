@@ -1,8 +1,8 @@
 //! One upstream connection in HTTP/1.1: requests out, answers in (RFC 9112).
 //!
 //! It replaces the framework's client session, which keeps each header in two maps and copies each
-//! head three times. For a 304 that outweighs the rest of the work. The framework still connects.
-//! Left out: deadlines, retries, pooling and upgrades.
+//! head three times. For a 304 that outweighs the rest of the work. Left out: connecting,
+//! deadlines, retries, pooling and upgrades.
 
 use std::future::poll_fn;
 use std::mem::MaybeUninit;
@@ -14,11 +14,11 @@ use bytes::{Buf, Bytes, BytesMut};
 use futures_util::FutureExt;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
-use pingora::protocols::Stream;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::gateway::http::interim::{Interim, Interims};
 use crate::gateway::http::{chunks::ChunkReader, headers::list_items};
+use crate::gateway::upstream::connect::Stream;
 
 /// Size of one read: a head with a small body.
 const READ_BYTES: usize = 4 * 1024;
@@ -64,7 +64,9 @@ impl From<&str> for Broken {
 
 impl From<std::io::Error> for Broken {
     fn from(error: std::io::Error) -> Self {
-        Self(error.kind().to_string())
+        // Without a number it is not the system's, and may quote another crate's documents.
+        let of_system = error.raw_os_error().is_some();
+        Self(if of_system { error.to_string() } else { error.kind().to_string() })
     }
 }
 

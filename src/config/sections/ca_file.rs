@@ -1,0 +1,85 @@
+//! `upstream.ca_file`: certificates in PEM form, read with the config, so that `weir check` finds
+//! their faults and nothing is left to fail at a start.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::{self, PemObject};
+
+use crate::config::input::document::Secrets;
+use crate::config::input::reader::{Entry, Read};
+use crate::config::input::regular_file;
+
+/// Largest file accepted. The bundles of public authorities have some 250 KiB.
+const BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// The certificates to trust instead of the system's.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CaFile {
+    path: PathBuf,
+    certificates: Arc<[CertificateDer<'static>]>,
+}
+
+impl CaFile {
+    /// Path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its certificates; never empty, unless the config was read without secrets.
+    pub fn certificates(&self) -> &[CertificateDer<'static>] {
+        &self.certificates
+    }
+}
+
+impl fmt::Debug for CaFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CaFile").field(&self.path).finish()
+    }
+}
+
+impl Read for CaFile {
+    fn accepted() -> String {
+        "a file of certificates in PEM form: -----BEGIN CERTIFICATE-----".to_owned()
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        let path = PathBuf::read(entry)?;
+        // The file belongs to the machine of the gateway, like its secrets.
+        if entry.document.secrets == Secrets::Presumed {
+            return Some(Self { path, certificates: Arc::default() });
+        }
+        let certificates = regular_file(&path, BYTES_MAX)
+            .map_err(|problem| format!("{} {problem}", path.display()))
+            .and_then(|pem| {
+                certificates(&pem).map_err(|problem| format!("{}: {problem}", path.display()))
+            });
+        match certificates {
+            Ok(certificates) => Some(Self { path, certificates: certificates.into() }),
+            Err(problem) => entry.refuse(problem, Self::accepted()),
+        }
+    }
+}
+
+/// Reads the certificates of a PEM text; other entries are skipped. A certificate that nothing can
+/// be verified with is a fault, because the operator relies on it.
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let mut roots = RootCertStore::empty();
+    let mut certificates = Vec::new();
+    for found in CertificateDer::pem_slice_iter(pem) {
+        let number = certificates.len() + 1;
+        let damaged = || format!("certificate {number} of the file is damaged");
+        let certificate = found.map_err(|fault| match fault {
+            pem::Error::MissingSectionEnd { .. } => {
+                format!("certificate {number} of the file is cut off: it has no -----END line")
+            }
+            _ => damaged(),
+        })?;
+        roots.add(certificate.clone()).map_err(|_| damaged())?;
+        certificates.push(certificate);
+    }
+    if certificates.is_empty() { Err("it has no certificate".to_owned()) } else { Ok(certificates) }
+}

@@ -1,0 +1,48 @@
+//! Settings of features that are not built: refused, because one without effect would be believed.
+
+use super::*;
+
+#[test]
+fn a_setting_of_an_unbuilt_feature_is_refused() {
+    for (from, to, line, key, message) in [
+        (
+            "admin = \"127.0.0.1:9090\"",
+            "https = { address = \"0.0.0.0:8443\", cert = \"a\", key = \"b\" }",
+            41,
+            "listen.https",
+            "not built in this version: the gateway does not terminate TLS (accepted: no such key;",
+        ),
+        (
+            "store = \"memory\"",
+            "store = \"redis\"",
+            39,
+            "writes.store",
+            "not built in this version: writes cannot be queued in Redis (accepted: \"memory\" or",
+        ),
+        (
+            "[cache]",
+            "[state]\nreplicas_max = 3\n[cache]",
+            34,
+            "state",
+            "not built in this version: gateways share no state (accepted: no such key; each",
+        ),
+        (
+            "[cache]",
+            "[telemetry]\notlp_endpoint = \"https://otel:4317\"\n[cache]",
+            35,
+            "telemetry.otlp_endpoint",
+            "not built in this version: export over TLS (accepted: an address such as \"http://",
+        ),
+    ] {
+        let faults = parsed(&spoilt(from, to)).unwrap_err();
+        let [fault] = faults.0.as_slice() else { panic!("one fault of {to}: {faults}") };
+        assert_eq!((fault.line, fault.key.as_str()), (Some(line), key));
+        assert!(fault.to_string().contains(message), "{fault}");
+    }
+}
+
+#[test]
+fn an_unbuilt_key_is_not_offered_for_an_unknown_one() {
+    let faults = parsed(&spoilt("admin = ", "httpz = ")).unwrap_err().to_string();
+    assert!(faults.contains("did you mean `http`?") && !faults.contains("https"), "{faults}");
+}

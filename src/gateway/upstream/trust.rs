@@ -1,0 +1,112 @@
+//! The certificates that an upstream may present: those of authorities, of the system or of
+//! `upstream.ca_file`, and any certificate that the file itself contains.
+
+use std::sync::Arc;
+
+use pingora::tls::load_native_certs;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    crypto::ring::default_provider,
+};
+
+use crate::config::{CaFile, Upstream};
+
+/// Verifies the certificate of an upstream.
+#[derive(Debug)]
+pub struct Trust {
+    /// `None` without any authority: then nothing is trusted.
+    authorities: Option<Arc<WebPkiServerVerifier>>,
+    listed: Vec<CertificateDer<'static>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Trust {
+    /// Trusts the certificates of the file, or without one the authorities of the system.
+    pub fn new(file: Option<&CaFile>) -> Self {
+        let provider = Arc::new(default_provider());
+        let listed = file.map_or_else(Vec::new, |file| file.certificates().to_vec());
+        let roots = if file.is_some() { store_of(listed.clone()) } else { system_authorities() };
+        let verifier =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+        // Fails only without any authority.
+        Self { authorities: verifier.build().ok(), listed, provider }
+    }
+}
+
+/// Certificates that nothing can be verified with are left out: one of them in the system's bundle
+/// must not make the others unusable.
+fn store_of(certificates: Vec<CertificateDer<'static>>) -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates);
+    roots
+}
+
+fn system_authorities() -> RootCertStore {
+    store_of(load_native_certs().unwrap_or_default())
+}
+
+/// The problem of an upstream by TLS on a system without certificate authorities, if it is one:
+/// every connection would fail.
+pub fn missing_authorities(config: &Upstream) -> Option<&'static str> {
+    let by_tls = [&config.url, &config.graphql_url, &config.uploads_url];
+    let needs_system = config.ca_file.is_none() && by_tls.iter().any(|url| url.is_tls());
+    (needs_system && system_authorities().is_empty()).then_some(
+        "this system has no certificate authorities, so no certificate of the upstream is trusted: install its bundle (ca-certificates), or set upstream.ca_file",
+    )
+}
+
+impl ServerCertVerifier for Trust {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let Some(authorities) = &self.authorities else {
+            return Err(CertificateError::UnknownIssuer.into());
+        };
+        match authorities.verify_server_cert(certificate, intermediates, name, ocsp, now) {
+            // A self-signed certificate of `openssl req -x509` is one of an authority, which may
+            // not stand for a server. One that the operator lists may; its dates were checked
+            // before that, and its name is checked here.
+            Err(Error::InvalidCertificate(CertificateError::Other(_)))
+                if self.listed.iter().any(|listed| listed == certificate) =>
+            {
+                verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

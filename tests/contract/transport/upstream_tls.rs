@@ -1,0 +1,117 @@
+//! An upstream by TLS: trusted certificates, and failures that name their cause (SPECIFICATION,
+//! "Configuration" and "Logs").
+
+use std::io::{Read, Write};
+
+use serde_json::Value;
+
+use crate::support::tls_upstream::{self, certificate_file};
+use crate::support::{Setup, World, captured_log};
+
+/// A world whose upstream is at this URL, with the certificates of a file to trust.
+async fn world(url: String, ca_file: Option<&str>) -> World {
+    let key = ca_file.map(|name| format!("ca_file = \"{}\"", certificate_file(name).display()));
+    Setup::new().upstream(url).upstream_keys(&key.unwrap_or_default()).start().await
+}
+
+/// The `error` in the log line of the failed request.
+fn logged_error() -> String {
+    let log = captured_log::own();
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut errors = lines
+        .filter(|line| line["message"] == "request")
+        .filter_map(|line| Some(line.get("error")?.as_str()?.to_owned()));
+    errors.next_back().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn an_upstream_with_a_trusted_certificate_is_asked() {
+    for (presented, ca_file) in [
+        ("server.pem", "authority.pem"),
+        // Its own root, as `openssl req -x509` makes it.
+        ("self_signed.pem", "self_signed.pem"),
+    ] {
+        let address = tls_upstream::start(presented);
+        for host in ["127.0.0.1", "localhost"] {
+            let url = format!("https://{host}:{}", address.port());
+            let world = world(url, Some(ca_file)).await;
+            let answer = world.get("/repos/acme/widgets").await;
+            answer.assert_status(200);
+            assert_eq!(answer.json()["secure"], true, "{presented} at {host}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_failed_handshake_names_its_cause() {
+    captured_log::begin();
+    let plain = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let plain_port = plain.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = plain.accept() {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+            // A close with unread bytes would be a reset, which hides the answer.
+            let _ = stream.read_to_end(&mut Vec::new());
+        }
+    });
+    for (presented, ca_file, cause) in [
+        ("server.pem", None, "the issuer of the upstream's certificate is unknown"),
+        ("server.pem", Some("self_signed.pem"), "upstream.ca_file can name it"),
+        ("expired.pem", Some("authority.pem"), "the upstream's certificate has expired"),
+        ("expired_self_signed.pem", Some("expired_self_signed.pem"), "certificate has expired"),
+        (
+            "other_name.pem",
+            Some("authority.pem"),
+            "is not for the name 127.0.0.1, but for elsewhere.test",
+        ),
+        ("", Some("authority.pem"), "the answer is not TLS; does the upstream speak plain HTTP"),
+    ] {
+        let port =
+            if presented.is_empty() { plain_port } else { tls_upstream::start(presented).port() };
+        let world = world(format!("https://127.0.0.1:{port}"), ca_file).await;
+        world.get("/repos/acme/widgets").await.assert_status(502);
+        let error = logged_error();
+        assert!(
+            error.starts_with("no connection to the upstream: 127.0.0.1:")
+                && error.contains(": TLS: ")
+                && error.contains(cause),
+            "{presented} {ca_file:?}: {error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_logged_in_the_systems_words() {
+    captured_log::begin();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let world = world(format!("http://{closed}"), None).await;
+    world.get("/repos/acme/widgets").await.assert_status(502);
+    let error = logged_error();
+    assert!(error.contains("Connection refused (os error 111)"), "{error}");
+}
+
+#[tokio::test]
+async fn a_reload_takes_another_ca_file() {
+    let address = tls_upstream::start("server.pem");
+    let world = world(format!("https://{address}"), Some("self_signed.pem")).await;
+    world.get("/repos/acme/widgets").await.assert_status(502);
+    world.reload(|text| text.replace("self_signed.pem", "authority.pem"));
+    world.get("/repos/acme/widgets").await.assert_status(200);
+}
+
+#[tokio::test]
+async fn a_reload_with_a_missing_ca_file_changes_nothing() {
+    let address = tls_upstream::start("server.pem");
+    let world = world(format!("https://{address}"), Some("authority.pem")).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("weir.toml");
+    let missing = certificate_file("missing.pem").display().to_string();
+    let text =
+        world.text.replace(&certificate_file("authority.pem").display().to_string(), &missing);
+    std::fs::write(&file, text).unwrap();
+    world.current.read_from(file);
+    let refused = world.current.reload().unwrap_err().to_string();
+    assert!(refused.contains("upstream.ca_file: ") && refused.contains("missing.pem"), "{refused}");
+    world.get("/repos/acme/widgets").await.assert_status(200);
+}
