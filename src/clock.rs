@@ -61,6 +61,12 @@ impl Timestamp {
         )
     }
 
+    /// Formats a time in the past like [`Timestamp::rfc3339`], rounded down: it must not appear in
+    /// the future.
+    pub fn rfc3339_past(self) -> String {
+        Self::from_secs(self.as_secs()).rfc3339()
+    }
+
     /// Returns the time since `earlier`; zero when `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
@@ -83,6 +89,10 @@ impl Sub<Duration> for Timestamp {
     }
 }
 
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -90,6 +100,26 @@ fn millis(duration: Duration) -> u64 {
 impl fmt::Debug for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:03}s", self.0 / 1000, self.0 % 1000)
+    }
+}
+
+/// A reading of a [`Clock`] in microseconds, from which durations are measured. Decisions take
+/// [`Timestamp`]s, whose milliseconds would make most hits last no time at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(u64);
+
+impl Moment {
+    /// Returns the time since `earlier`; zero when `earlier` is later.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Self;
+
+    fn add(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_add(micros(rhs)))
     }
 }
 
@@ -151,17 +181,20 @@ impl Clock {
                 now + offset.load(Ordering::Relaxed)
             }
             Source::Scaled { start, factor } => {
-                let elapsed = machine_millis().saturating_sub(*start);
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_precision_loss,
-                    clippy::cast_sign_loss,
-                    reason = "a test clock; sub-millisecond error is fine"
-                )]
-                let scaled = (elapsed as f64 * factor) as u64;
-                start + scaled
+                start + scaled(machine_millis().saturating_sub(*start), *factor)
             }
             Source::Manual { now, .. } => now.load(Ordering::Acquire),
+        })
+    }
+
+    /// Returns the current moment, to measure a duration.
+    pub fn moment(&self) -> Moment {
+        Moment(match &*self.0 {
+            Source::System { started, .. } => micros(machine_instant().duration_since(*started)),
+            Source::Scaled { start, factor } => {
+                scaled(machine_micros().saturating_sub(start * 1000), *factor)
+            }
+            Source::Manual { now, .. } => now.load(Ordering::Acquire).saturating_mul(1000),
         })
     }
 
@@ -203,6 +236,16 @@ pub fn machine_instant() -> Instant {
 /// Returns the machine's steady time for the runtime's timers.
 pub fn timer_now() -> tokio::time::Instant {
     tokio::time::Instant::from_std(machine_instant())
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "a test clock; a rounding error is fine"
+)]
+fn scaled(elapsed: u64, factor: f64) -> u64 {
+    (elapsed as f64 * factor) as u64
 }
 
 fn machine_millis() -> u64 {

@@ -61,7 +61,9 @@ impl Admin {
         let Some(address) = current.gateway().env.config.listen.admin else {
             return Ok(Self { address: None });
         };
-        let listener = TcpListener::bind(address).await?;
+        let listener = TcpListener::bind(address).await.map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
+        })?;
         let address = listener.local_addr()?;
         tokio::spawn(Listener::new(listener)?.serve(Arc::clone(current)));
         Ok(Self { address: Some(address) })

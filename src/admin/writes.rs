@@ -363,9 +363,9 @@ impl Item {
             method: Some(write.method.to_string()),
             path: Some(write.path),
             attempts: Some(progress.attempts),
-            accepted_at: Some(write.accepted.rfc3339()),
+            accepted_at: Some(write.accepted.rfc3339_past()),
             not_before: (!progress.state.is_final()).then(|| progress.not_before.rfc3339()),
-            finished_at: progress.finished.map(Timestamp::rfc3339),
+            finished_at: progress.finished.map(Timestamp::rfc3339_past),
             reason: progress.reason.map(|reason| reason.word),
             status: progress.response.map(|response| response.status.as_u16()),
         }

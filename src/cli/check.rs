@@ -10,8 +10,9 @@ use clap::Args;
 
 use super::process::{BAD_CONFIG, FAILED};
 use super::serve::with_stored_writes;
-use crate::config::{self, Config, Fault, WriteStore};
+use crate::config::{self, Config, WriteStore};
 use crate::gateway::{listen_problems, missing_authorities};
+use crate::telemetry::LogLevel;
 use crate::writes::file::FileStore;
 
 #[derive(Args)]
@@ -44,7 +45,8 @@ impl Check {
     }
 
     fn check(&self, out: &mut dyn Write, err: &mut dyn Write) -> Outcome {
-        let loaded = config::load(&self.config).map_err(|faults| faults.0);
+        let loaded = config::load(&self.config)
+            .map_err(|faults| faults.iter().map(ToString::to_string).collect());
         let (outcome, written) = match loaded.and_then(|config| self.startable(config)) {
             Ok(config) => (Outcome::Valid, report(&config, &self.config, out, err)),
             Err(faults) => {
@@ -56,7 +58,7 @@ impl Check {
     }
 
     /// Returns the config, unless a start with it would fail on this machine.
-    fn startable(&self, config: Config) -> Result<Config, Vec<Fault>> {
+    fn startable(&self, config: Config) -> Result<Config, Vec<String>> {
         let mut problems = Vec::new();
         if let WriteStore::File(path) = &config.writes.store {
             let verified = with_stored_writes(|each| FileStore::verify(path, each));
@@ -65,18 +67,11 @@ impl Check {
         if self.online {
             problems.extend(listen_problems(&config.listen));
         }
-        let fault = |(key, problem): (&str, String)| Fault {
-            file: self.config.display().to_string(),
-            line: None,
-            key: key.to_owned(),
-            problem,
-            accepted: None,
-        };
-        if problems.is_empty() {
-            Ok(config)
-        } else {
-            Err(problems.into_iter().map(fault).collect())
-        }
+        let file = self.config.display();
+        let of_file = problems.iter().map(|(key, problem)| format!("{file}: {key}: {problem}"));
+        let level = LogLevel::from_environment(LogLevel::default()).err();
+        let faults: Vec<_> = of_file.chain(level.map(|unknown| unknown.to_string())).collect();
+        if faults.is_empty() { Ok(config) } else { Err(faults) }
     }
 }
 

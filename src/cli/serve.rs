@@ -43,7 +43,8 @@ impl Serve {
             Failure::running(format_args!("cannot listen for signals: {fault}"))
         })?;
         let config = Arc::new(config::load(&self.config).map_err(Failure::bad_config)?);
-        let guard = telemetry::init(&telemetry_settings(&config))
+        let level = LogLevel::from_environment(LogLevel::default()).map_err(Failure::bad_config)?;
+        let guard = telemetry::init(&telemetry_settings(&config, level))
             .map_err(|fault| Failure::bad_config(format_args!("telemetry: {fault}")))?;
         let served = runtime.block_on(serve(config, self.config, signals));
         // Detached fetches have had their time; the rest may not delay the exit.
@@ -128,14 +129,14 @@ pub(super) fn with_stored_writes<T>(
     Ok((done, recovery))
 }
 
-fn telemetry_settings(config: &Config) -> TelemetrySettings {
+fn telemetry_settings(config: &Config, level: LogLevel) -> TelemetrySettings {
     let telemetry = &config.telemetry;
     TelemetrySettings {
         log: match telemetry.log {
             config::LogFormat::Json => LogFormat::Json,
             config::LogFormat::Text => LogFormat::Text,
         },
-        level: LogLevel::from_environment(),
+        level,
         otlp_endpoint: telemetry.otlp_endpoint.as_ref().map(ToString::to_string),
         service_name: telemetry.service_name.to_string(),
         sample_ratio: telemetry.sample_ratio,

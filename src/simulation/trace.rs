@@ -36,6 +36,9 @@ pub struct Trace {
     pub clients: Vec<Arc<str>>,
     /// Lines that record no request.
     pub others: usize,
+    /// Requests that never went upstream: without an accepted key, or at an address of the gateway
+    /// itself.
+    pub free: usize,
     /// Unreadable lines, plus requests beyond the maximum.
     pub bad: usize,
     /// The first of them: line number from 1, and problem.
@@ -65,6 +68,16 @@ struct LogLine {
     duration_ms: Option<f64>,
 }
 
+/// A readable line of a log.
+enum Line {
+    /// A request with its time in nanoseconds since the epoch.
+    Request(i128, Recorded),
+    /// A request that never went upstream.
+    Free,
+    /// Another record.
+    Other,
+}
+
 impl Trace {
     /// Reads a log.
     ///
@@ -87,8 +100,9 @@ impl Trace {
                 continue;
             }
             match trace.take(&line) {
-                Ok(Some((at, recorded))) => times.push((at, recorded)),
-                Ok(None) => trace.others += 1,
+                Ok(Line::Request(at, recorded)) => times.push((at, recorded)),
+                Ok(Line::Free) => trace.free += 1,
+                Ok(Line::Other) => trace.others += 1,
                 Err(problem) => trace.note(number, problem),
             }
         }
@@ -106,32 +120,34 @@ impl Trace {
         self.requests.last().map_or(Duration::ZERO, |last| last.after) + AFTERWARDS
     }
 
-    /// Parses a line with the time of its request in nanoseconds since the epoch; `None` for
-    /// another kind of record.
-    fn take(&mut self, line: &[u8]) -> Result<Option<(i128, Recorded)>, String> {
+    /// Parses a line.
+    fn take(&mut self, line: &[u8]) -> Result<Line, String> {
         if line.trim_ascii().is_empty() {
-            return Ok(None);
+            return Ok(Line::Other);
         }
-        let line: LogLine = serde_json::from_slice(line)
-            .map_err(|fault| format!("not a line of the JSON log: {fault}"))?;
+        let line: LogLine =
+            serde_json::from_slice(line).map_err(|fault| unreadable(line, &fault))?;
         if line.message.as_deref() != Some("request") {
-            return Ok(None);
+            return Ok(Line::Other);
         }
         // Without an accepted key no request went upstream.
-        let Some(client) = line.client else { return Ok(None) };
+        let Some(client) = line.client else { return Ok(Line::Free) };
         let path = line
             .path
             .filter(|path| path.starts_with('/') && path.parse::<http::Uri>().is_ok())
             .ok_or("no path")?;
         // The gateway's own answers cost nothing.
         if path.starts_with("/_weir/") || path == "/rate_limit" {
-            return Ok(None);
+            return Ok(Line::Free);
         }
         let method =
             line.method.and_then(|method| method.parse::<Method>().ok()).ok_or("no method")?;
         let time =
             OffsetDateTime::parse(&line.time, &Rfc3339).map_err(|_| "its time is not RFC 3339")?;
-        let lasted = line.duration_ms.filter(|millis| (0.0..1e9).contains(millis)).unwrap_or(0.0);
+        let lasted = line.duration_ms.unwrap_or(0.0);
+        if !(0.0..1e9).contains(&lasted) {
+            return Err("its duration_ms is not a duration".to_owned());
+        }
         #[expect(clippy::cast_possible_truncation, reason = "below 1e15 after the bounds above")]
         let lasted = (lasted * 1e6) as i128;
         if self.requests.len() >= REQUESTS_MAX {
@@ -141,10 +157,10 @@ impl Trace {
             self.clients.push(client.into());
             self.clients.len() - 1
         });
-        Ok(Some((
+        Ok(Line::Request(
             time.unix_timestamp_nanos() - lasted,
             Recorded { after: Duration::ZERO, client: place, method, path },
-        )))
+        ))
     }
 
     fn note(&mut self, line: usize, problem: String) {
@@ -153,6 +169,22 @@ impl Trace {
             self.first_bad.push((line, problem));
         }
     }
+}
+
+/// Returns the reason why a line is none of the gateway's JSON log.
+fn unreadable(line: &[u8], fault: &serde_json::Error) -> String {
+    let line = line.trim_ascii_start();
+    let reason = match line.split_first_chunk() {
+        // The year of a line of the text log.
+        Some(([b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'-'], _)) => {
+            "not JSON: the gateway writes it with `log = \"json\"` in [telemetry]"
+        }
+        _ if line.starts_with(b"{") && fault.is_data() => {
+            "it is JSON, but its fields are not those of the gateway's log"
+        }
+        _ => "not a JSON object",
+    };
+    reason.to_owned()
 }
 
 /// Returns a body in place of an unrecorded one.
@@ -197,6 +229,30 @@ mod tests {
         let trace = read(&text);
         assert_eq!((trace.requests.len(), trace.bad, trace.others), (2, 4, 2));
         assert_eq!(trace.first_bad.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [1, 3, 6, 7]);
+    }
+
+    #[test]
+    fn an_unreadable_line_has_a_reason_in_plain_words() {
+        for (line, reason) in [
+            ("{", "not a JSON object"),
+            ("[1]", "not a JSON object"),
+            ("2026-07-01T10:00:05Z INFO weir request", "not JSON: the gateway writes it with `log"),
+            (r#"{"time":5}"#, "its fields are not those of the gateway's log"),
+            (&FIRST.replace("2000.0", "-1"), "its duration_ms is not a duration"),
+            (&FIRST.replace("/repos", "repos"), "no path"),
+        ] {
+            let trace = read(line);
+            let [(1, problem)] = trace.first_bad.as_slice() else { panic!("{line}: {trace:?}") };
+            assert!(problem.contains(reason) && !problem.contains("column"), "{line}: {problem}");
+        }
+    }
+
+    #[test]
+    fn requests_that_never_went_upstream_are_counted_apart() {
+        let keyless = FIRST.replace(r#""client":"ci","#, "");
+        let own = FIRST.replace("/repos/a/b", "/_weir/writes/1");
+        let trace = read(&format!("{FIRST}\n{keyless}\n{own}\n"));
+        assert_eq!((trace.requests.len(), trace.free, trace.others, trace.bad), (1, 2, 0, 0));
     }
 
     #[test]

@@ -29,7 +29,7 @@ mod writer;
 #[path = "../../tests/support/log.rs"]
 pub(crate) mod written;
 
-pub use init::{Guard, InitError, LogFormat, LogLevel, TelemetrySettings, init};
+pub use init::{Guard, InitError, LogFormat, LogLevel, TelemetrySettings, UnknownLevel, init};
 pub use metrics::{CONTENT_TYPE, Metrics, UpstreamOutcome};
 pub use outcome::{CacheOutcome, Fetch, LogText, MethodName, NO_ENDPOINT, Outcome, WaitCause};
 pub use tally::ClientFigures;

@@ -57,7 +57,7 @@ impl Tally {
         ClientFigures {
             requests: self.requests.load(Ordering::Relaxed),
             waited: counts.iter().sum(),
-            waited_total: Duration::from_millis(self.waits.total_ms.load(Ordering::Relaxed)),
+            waited_total: Duration::from_micros(self.waits.total_us.load(Ordering::Relaxed)),
             wait_p50: quantile(&counts, 50),
             wait_p99: quantile(&counts, 99),
             refused: self.refused.lock().clone(),
@@ -68,12 +68,12 @@ impl Tally {
 /// A histogram of waits whose steps grow with the duration.
 struct Waits {
     counts: [AtomicU64; STEPS * OCTAVES],
-    total_ms: AtomicU64,
+    total_us: AtomicU64,
 }
 
 impl Default for Waits {
     fn default() -> Self {
-        Self { counts: [const { AtomicU64::new(0) }; STEPS * OCTAVES], total_ms: AtomicU64::new(0) }
+        Self { counts: [const { AtomicU64::new(0) }; STEPS * OCTAVES], total_us: AtomicU64::new(0) }
     }
 }
 
@@ -82,7 +82,8 @@ impl Waits {
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         if millis > 0 {
             self.counts[step(millis)].fetch_add(1, Ordering::Relaxed);
-            self.total_ms.fetch_add(millis, Ordering::Relaxed);
+            let micros = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
+            self.total_us.fetch_add(micros, Ordering::Relaxed);
         }
     }
 }

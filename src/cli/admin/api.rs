@@ -4,6 +4,7 @@
 //! so that a command works where the upstream's credentials are absent. Each command has its own
 //! request and output.
 
+use std::error::Error as _;
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -192,7 +193,7 @@ impl AdminApi {
         let stream = TcpStream::connect(&self.address).await;
         let stream = stream.map_err(|problem| self.unreachable(problem))?;
         let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|fault| self.not_admin(&fault))?;
+            http1::handshake(TokioIo::new(stream)).await.map_err(|fault| self.not_http(&fault))?;
         tokio::spawn(connection);
         let mut request =
             Request::builder().method(&method).uri(path).header(header::HOST, &self.address);
@@ -207,7 +208,7 @@ impl AdminApi {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
         let request = request.body(Full::new(body)).map_err(|fault| self.not_admin(&fault))?;
-        let answer = sender.send_request(request).await.map_err(|fault| self.not_admin(&fault))?;
+        let answer = sender.send_request(request).await.map_err(|fault| self.not_http(&fault))?;
         let status = answer.status();
         let unexpected = || self.not_admin(&format!("it answers {status} to {method} {path}"));
         match status {
@@ -235,6 +236,16 @@ impl AdminApi {
 
     pub fn not_admin(&self, problem: &dyn std::fmt::Display) -> Fault {
         Fault::NotAdmin { address: self.address.clone(), problem: problem.to_string() }
+    }
+
+    /// Names the failure of an exchange in the system's words, or in ours.
+    fn not_http(&self, fault: &hyper::Error) -> Fault {
+        let of_system = fault.source().and_then(|source| source.downcast_ref::<io::Error>());
+        match of_system {
+            Some(error) => self.not_admin(error),
+            None if fault.is_parse() => self.not_admin(&"its answer is not HTTP"),
+            None => self.not_admin(&"it closed the connection without an answer"),
+        }
     }
 
     fn unreachable(&self, problem: io::Error) -> Fault {

@@ -42,11 +42,12 @@ impl Demo {
     /// Runs until the time is over or Ctrl-C, then prints the summary.
     pub fn run(self) -> ExitCode {
         // Only warnings are logged beside the table.
-        let settings = TelemetrySettings {
-            log: LogFormat::Text,
-            level: LogLevel::or_warn(),
-            ..TelemetrySettings::default()
+        let level = match LogLevel::from_environment(LogLevel::WARN) {
+            Ok(level) => level,
+            Err(unknown) => return Failure::bad_config(unknown).report(),
         };
+        let settings =
+            TelemetrySettings { log: LogFormat::Text, level, ..TelemetrySettings::default() };
         let guard = match telemetry::init(&settings) {
             Ok(guard) => guard,
             Err(fault) => return failure(&fault).report(),

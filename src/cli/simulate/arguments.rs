@@ -83,9 +83,10 @@ pub struct Simulate {
     /// The requests of a recorded access log (the gateway's JSON log) instead of a workload
     ///
     /// The same requests of the same clients come at the same distances in time. The log has no
-    /// queries and no bodies: what differed only in these counts as the same. Lines that cannot be
-    /// read are counted, and the first of them shown.
-    #[arg(long, value_name = "FILE")]
+    /// queries and no bodies: what differed only in these counts as the same. What is left out is
+    /// counted, and the first lines that cannot be read are shown. The log has its own bots, so
+    /// --bots and --workload are refused beside it.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["bots", "workload"])]
     pub trace: Option<PathBuf>,
     /// Tell what led to the first refusal by the upstream, event by event
     #[arg(long)]
@@ -120,13 +121,12 @@ impl Simulate {
         if let Some(hours) = self.hours {
             add(format_args!(" --hours {}", hours.as_secs_f64() / 3_600.0));
         }
-        add(format_args!(" --bots {}", self.bots));
         if let Some(Accounts::Number(accounts)) = self.accounts {
             add(format_args!(" --accounts {accounts}"));
         }
         match &self.trace {
             Some(path) => add(format_args!(" --trace {}", path.display())),
-            None => add(format_args!(" --workload {}", self.workload.name())),
+            None => add(format_args!(" --bots {} --workload {}", self.bots, self.workload.name())),
         }
         if let Some(every) = self.outside {
             add(format_args!(" --outside {}/h", 3_600.0 / every.as_secs_f64()));

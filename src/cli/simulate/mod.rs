@@ -254,7 +254,7 @@ fn report_left_out(config: &Config, trace: &Trace) -> Result<(), String> {
 
 /// Reads a recorded log, and reports unreadable lines on standard error.
 fn read_trace(path: &Path) -> Result<Trace, String> {
-    let failed = |fault: io::Error| format!("{}: cannot be read: {}", path.display(), fault.kind());
+    let failed = |fault: io::Error| format!("{}: cannot be read: {fault}", path.display());
     let trace = Trace::read(BufReader::new(File::open(path).map_err(failed)?)).map_err(failed)?;
     for (line, problem) in &trace.first_bad {
         eprintln!("weir simulate: {}:{line}: {problem}", path.display());
@@ -262,7 +262,15 @@ fn read_trace(path: &Path) -> Result<Trace, String> {
     let further = trace.bad - trace.first_bad.len();
     let path = path.display();
     if further > 0 {
-        eprintln!("weir simulate: {path}: {further} further bad lines");
+        eprintln!("weir simulate: {path}: {further} further lines that cannot be read");
+    }
+    if trace.others + trace.free > 0 {
+        eprintln!(
+            "weir simulate: {path}: {} requests; left out: {} lines of other records, {} requests that cost nothing",
+            trace.requests.len(),
+            trace.others,
+            trace.free
+        );
     }
     if trace.requests.is_empty() {
         return Err(format!("{path}: no line of it is a request of the gateway's JSON log"));

@@ -98,6 +98,17 @@ fn a_config_is_simulated_without_its_secrets() {
 }
 
 #[test]
+fn a_log_brings_its_own_bots_and_workload() {
+    for arguments in ["--trace log --bots 5", "--trace log --workload points"] {
+        let fault = parse(arguments).unwrap_err();
+        assert!(fault.contains("cannot be used with"), "{arguments}: {fault}");
+    }
+    let first = parse("--trace log --hours 1").unwrap();
+    let again = first.command(1);
+    assert!(parse(again.strip_prefix("weir simulate").unwrap()).is_ok(), "{again}");
+}
+
+#[test]
 fn a_log_without_a_request_is_bad_usage() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");

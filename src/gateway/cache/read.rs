@@ -220,7 +220,7 @@ impl ReadCache {
     fn waited_too_long(&self, job: &Job, progress: &RequestProgress) -> GatewayError {
         use crate::decision::{LimitDenied, LimitKind, Until};
         let now = self.env.clock.now();
-        let (limit, account, until) = match progress.figures(now).held {
+        let (limit, account, until) = match progress.figures(self.env.clock.moment()).held {
             Some(Hold { by: HeldBy::Limit(limit), account, until }) => (limit, account, until),
             Some(Hold { by: HeldBy::Mint, .. }) => {
                 return self

@@ -74,14 +74,14 @@ impl Admissions {
         self: &Arc<Self>,
         demand: Demand,
         deadline: Timestamp,
-        held: impl FnOnce(Timestamp, &LimitDenied),
+        held: impl FnOnce(&LimitDenied),
     ) -> Result<Lease, LimitDenied> {
         let waiting =
             self.change(|inner, now| match inner.admission.request(now, demand, deadline) {
                 Decision::Granted(grant) => Ok(Ok(self.lease(grant))),
                 Decision::Refused(denied) => Ok(Err(denied)),
                 Decision::Waiting { ticket, by } => {
-                    held(now, &by);
+                    held(&by);
                     let (sender, receiver) = oneshot::channel();
                     inner.waiters.insert(ticket, sender);
                     Err(WaitingPlace { admissions: Arc::clone(self), ticket, receiver })

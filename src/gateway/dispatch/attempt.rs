@@ -11,7 +11,7 @@ use tracing::Instrument;
 use crate::api::{
     Denial, RateHeaders, ResourceName, UpstreamLimit, UpstreamLimitKind, upstream_limit,
 };
-use crate::clock::Timestamp;
+use crate::clock::{Moment, Timestamp};
 use crate::decision::attempts::TokenWaits;
 use crate::decision::permissions::Observation;
 use crate::decision::permissions::denial_confidence::DenialConfidence;
@@ -41,6 +41,8 @@ pub struct Prepared<'j> {
     pub span: tracing::Span,
     admitted: Admitted,
     requested_at: Timestamp,
+    /// The same, to measure its duration.
+    began: Moment,
     /// The status that a 304 stands for.
     stored: Option<StatusCode>,
     #[expect(dead_code, reason = "counts as long as it lives")]
@@ -135,7 +137,8 @@ impl Dispatcher {
             UpstreamRequest { request: &job.request, added, interims: job.interims.as_deref() };
         let on_wire = (!job.is_read()).then(|| Counted::new(&self.writes_on_wire));
         let (requested_at, stored) = (self.env.clock.now(), conditions.stored());
-        Ok(Prepared { request, span, admitted, requested_at, stored, on_wire })
+        let began = self.env.clock.moment();
+        Ok(Prepared { request, span, admitted, requested_at, began, stored, on_wire })
     }
 
     /// Sends what was prepared, unless the request was cancelled meanwhile.
@@ -160,9 +163,9 @@ impl Dispatcher {
         prepared: Prepared<'_>,
         result: Result<UnsettledAnswer, FetchError>,
     ) -> Result<UpstreamAnswer, Unanswered> {
-        let Prepared { span, admitted, requested_at, stored, .. } = prepared;
+        let Prepared { span, admitted, requested_at, began, stored, .. } = prepared;
         let Admitted { lease, credential, resource, expected } = admitted;
-        let elapsed = self.env.clock.now().since(requested_at);
+        let elapsed = self.env.clock.moment().since(began);
         progress.ended(elapsed);
         let status = result.as_ref().ok().map(|answer| answer.status.as_u16());
         spans::finish_upstream(&span, status);
@@ -287,15 +290,15 @@ impl Dispatcher {
             token_request: job.route.endpoint.token_request,
             write: job.route.spacing,
         };
-        let now = self.env.clock.now();
         let span = spans::admission_span(&job.span);
         let waiting = self.waits(job.client, progress);
-        let held = |since, denied: &LimitDenied| progress.held(since, Hold::from(denied));
+        let now = || self.env.clock.moment();
+        let held = |denied: &LimitDenied| progress.held(now(), Hold::from(denied));
         let admitted =
             self.admissions.acquire(demand, offer.deadline, held).instrument(span.clone()).await;
         drop(waiting);
         if !span.is_disabled()
-            && let Some(hold) = progress.figures(now).held
+            && let Some(hold) = progress.figures(now()).held
         {
             spans::record_wait_cause(&span, &hold.for_log(&self.env));
         }

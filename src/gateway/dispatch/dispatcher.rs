@@ -153,7 +153,7 @@ pub struct Waiting<'w> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if let Some((by, waited)) = self.progress.released(self.dispatcher.env.clock.now()) {
+        if let Some((by, waited)) = self.progress.released(self.dispatcher.env.clock.moment()) {
             self.dispatcher.env.metrics.wait(by.name(), waited);
         }
     }

@@ -7,12 +7,15 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::api::ResourceName;
-use crate::clock::Timestamp;
+use crate::clock::{Moment, Timestamp};
 use crate::decision::{AccountId, LimitDenied, LimitKind, Until};
 
 use crate::gateway::environment::Environment;
 use crate::gateway::upstream::fetch::FetchError;
 use crate::telemetry::WaitCause;
+
+/// A shorter wait is a step of the program, and counts only as time: no limit held the request.
+const HOLD_MIN: Duration = Duration::from_millis(1);
 
 /// The progress of one request. Clones share their state.
 #[derive(Clone, Default)]
@@ -26,7 +29,7 @@ struct Tracked {
     cancelled: bool,
     was_sent: bool,
     figures: Figures,
-    holding: Option<(Hold, Timestamp)>,
+    holding: Option<(Hold, Moment)>,
     /// The duration of the hold in `figures`.
     held_for: Duration,
 }
@@ -119,7 +122,7 @@ impl RequestProgress {
     }
 
     /// A copy of the figures; a wait in progress counts up to `now`.
-    pub fn figures(&self, now: Timestamp) -> Figures {
+    pub fn figures(&self, now: Moment) -> Figures {
         let state = self.0.lock();
         let mut figures = state.figures.clone();
         if let Some((hold, since)) = state.holding {
@@ -129,19 +132,20 @@ impl RequestProgress {
         figures
     }
 
-    pub fn held(&self, now: Timestamp, hold: Hold) {
+    pub fn held(&self, now: Moment, hold: Hold) {
         self.0.lock().holding = Some((hold, now));
     }
 
-    /// Ends a wait, if there is one; returns its reason and duration.
-    pub fn released(&self, now: Timestamp) -> Option<(HeldBy, Duration)> {
+    /// Ends a wait, if there is one; returns its reason and duration, unless it was too short to
+    /// count as held.
+    pub fn released(&self, now: Moment) -> Option<(HeldBy, Duration)> {
         let state = &mut *self.0.lock();
         let (hold, since) = state.holding.take()?;
         let waited = now.since(since);
-        if waited.is_zero() {
+        state.figures.queue += waited;
+        if waited < HOLD_MIN {
             return None;
         }
-        state.figures.queue += waited;
         if waited >= state.held_for {
             state.held_for = waited;
             state.figures.held = Some(hold);
@@ -213,7 +217,7 @@ mod tests {
     #[test]
     fn the_current_or_else_the_longest_wait_is_reported() {
         let progress = RequestProgress::default();
-        let (start, limit) = (Timestamp::from_secs(100), |limit| Hold {
+        let (start, limit) = (Moment::default(), |limit| Hold {
             by: HeldBy::Limit(limit),
             account: None,
             until: Until::Event,
@@ -240,9 +244,10 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_of_zero_duration_is_not_recorded() {
-        let (progress, now) = (RequestProgress::default(), Timestamp::from_secs(100));
-        progress.held(now, Hold::TURN);
+    fn a_wait_below_a_millisecond_is_time_but_no_hold() {
+        let (progress, start) = (RequestProgress::default(), Moment::default());
+        let now = start + Duration::from_micros(999);
+        progress.held(start, Hold::TURN);
         assert_eq!(progress.released(now), None);
         assert_eq!(progress.figures(now).held, None);
         assert_eq!(progress.released(now), None);

@@ -27,8 +27,8 @@ impl Dispatcher {
         deadline: Timestamp,
         progress: &RequestProgress,
     ) -> Option<Accounts> {
-        let began = self.env.clock.now();
-        if let Ok(accounts) = self.part_with_usable_token(job, accounts, began) {
+        let (now, began) = (self.env.clock.now(), self.env.clock.moment());
+        if let Ok(accounts) = self.part_with_usable_token(job, accounts, now) {
             return Some(accounts);
         }
         let accepted = job.route.endpoint.tokens;

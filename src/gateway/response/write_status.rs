@@ -2,7 +2,6 @@
 //! listener shows the same.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -44,9 +43,9 @@ impl Responder {
             account: &write.account,
             attempts: progress.attempts,
             times: Times {
-                accepted_at: past(write.accepted),
+                accepted_at: write.accepted.rfc3339_past(),
                 not_before: (!progress.state.is_final()).then(|| progress.not_before.rfc3339()),
-                finished_at: progress.finished.map(past),
+                finished_at: progress.finished.map(Timestamp::rfc3339_past),
             },
             reason: progress.reason.as_ref().map(|reason| &*reason.word),
             message: progress.reason.as_ref().map(|reason| &*reason.message),
@@ -118,9 +117,4 @@ impl<'w> ResponseStatus<'w> {
         };
         Self { status: reply.status.as_u16(), headers, body }
     }
-}
-
-/// Rounded down: a past event must not appear in the future.
-fn past(at: Timestamp) -> String {
-    (at - Duration::from_millis(999)).rfc3339()
 }

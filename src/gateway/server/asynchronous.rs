@@ -173,7 +173,7 @@ impl Handler {
             };
         }
         if let Some(wait) = headers::prefer_wait(&request.headers) {
-            let until = request.arrived + wait.min(client.max_wait);
+            let until = request.arrived.at + wait.min(client.max_wait);
             tokio::select! {
                 () = queue.ended(id) => {}
                 () = env.wait_until(until) => {}

@@ -217,7 +217,7 @@ impl Handler {
         let span = request.span.clone();
         let _inside = span.enter();
         // Nothing waits up to the answer's last byte in the buffer: one clock reading is enough.
-        let now = request.arrived;
+        let now = request.arrived.at;
         let classified = valid
             .map_err(GatewayError::Malformed)
             .and_then(|valid| self.classify(&mut request, valid));
@@ -235,5 +235,25 @@ impl Handler {
             }),
         };
         Some((lookup, head.len()))
+    }
+
+    /// Renders a stored answer into the buffer. Returns the bytes of its body, or the entry when
+    /// that is for the session: its body has to be compressed first, elsewhere.
+    pub(super) fn put(
+        &self,
+        entry: Arc<Entry>,
+        request: &mut Request,
+        now: Timestamp,
+        buffer: &mut Vec<u8>,
+    ) -> Result<u64, Arc<Entry>> {
+        let responder = &self.gateway.responder;
+        let Some(selection) = responder.select(&entry, &request.form(), Compression::AtOnce) else {
+            return Err(entry);
+        };
+        let added = self.gateway_headers(request);
+        let (status, body_bytes) =
+            responder.render_into(entry, selection, &request.form(), added, now, buffer);
+        request.outcome.status = status.as_u16();
+        Ok(body_bytes)
     }
 }

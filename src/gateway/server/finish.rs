@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use crate::api::ResourceName;
-use crate::clock::Timestamp;
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::head_writer::MapHead;
 use crate::gateway::response::{
@@ -25,19 +24,15 @@ impl Handler {
 
     pub(super) fn render(&self, request: &mut Request, content: Content) -> (MapHead, ReplyBody) {
         let now = self.gateway.env.clock.now();
-        let added = Some(self.gateway_headers(request, now));
+        let added = Some(self.gateway_headers(request));
         let responder = &self.gateway.responder;
         let (head, body) = responder.render_for_session(content, &request.form(), added, now);
         request.outcome.status = head.status.as_u16();
         (head, body)
     }
 
-    pub(super) fn gateway_headers<'r>(
-        &self,
-        request: &'r Request,
-        now: Timestamp,
-    ) -> GatewayHeaders<'r> {
-        let figures = request.progress.figures(now);
+    pub(super) fn gateway_headers<'r>(&self, request: &'r Request) -> GatewayHeaders<'r> {
+        let figures = request.progress.figures(self.gateway.env.clock.moment());
         let view = request.identity.client.as_ref().map(|client| {
             let resource = figures
                 .resource
@@ -58,11 +53,11 @@ impl Handler {
 
     /// Ends a request: log line, metrics and span (SPECIFICATION D11). This is the only such place.
     pub(super) fn finish(&self, mut request: Request, bytes_out: Option<u64>) {
-        let now = self.gateway.env.clock.now();
+        let now = self.gateway.env.clock.moment();
         let figures = request.progress.figures(now);
         let outcome = &mut request.outcome;
         outcome.bytes_out = bytes_out.unwrap_or_default();
-        outcome.total = now.since(request.arrived);
+        outcome.total = now.since(request.arrived.moment);
         outcome.upstream_attempts = figures.attempts;
         outcome.upstream = figures.upstream;
         outcome.queue = figures.queue;

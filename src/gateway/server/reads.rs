@@ -185,7 +185,7 @@ impl Handler {
                 body,
             },
             client: client.index,
-            deadline: request.arrived + wait,
+            deadline: request.arrived.at + wait,
             hold_max: self.gateway.env.hold_max(),
             span: request.span.clone(),
             memory: None,

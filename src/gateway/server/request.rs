@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use http::{HeaderMap, HeaderValue, Method};
 
-use crate::api::Endpoint;
-use crate::clock::Timestamp;
+use crate::api::{Dialect, Endpoint};
+use crate::clock::{Moment, Timestamp};
 use crate::decision::AccountId;
 use crate::gateway::address::decode_unreserved;
 use crate::gateway::assembly::Gateway;
@@ -24,12 +24,20 @@ use crate::gateway::url_rewrite::map::Origin;
 use crate::telemetry::{MethodName, Outcome, spans};
 use crate::writes::WriteId;
 
+/// The time at which the head of a request was there.
+#[derive(Clone, Copy)]
+pub(super) struct Arrival {
+    pub(super) at: Timestamp,
+    /// The same, to measure the duration of the request.
+    pub(super) moment: Moment,
+}
+
 /// A request and the results of its stages; becomes its outcome.
 pub(super) struct Request {
     pub(super) method: Method,
     pub(super) headers: Arc<HeaderMap>,
     pub(super) origin: Origin,
-    pub(super) arrived: Timestamp,
+    pub(super) arrived: Arrival,
     pub(super) outcome: Outcome,
     pub(super) progress: RequestProgress,
     pub(super) span: tracing::Span,
@@ -122,7 +130,7 @@ impl Request {
             method,
             headers,
             origin,
-            arrived: gateway.env.clock.now(),
+            arrived: Arrival { at: gateway.env.clock.now(), moment: gateway.env.clock.moment() },
             outcome,
             progress: RequestProgress::default(),
             span,

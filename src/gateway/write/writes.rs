@@ -73,7 +73,7 @@ impl Writes {
         request_progress: &RequestProgress,
     ) -> Result<(), GatewayError> {
         let waiting = self.dispatcher.waits(job.client, request_progress);
-        request_progress.held(self.env.clock.now(), Hold::TURN);
+        request_progress.held(self.env.clock.moment(), Hold::TURN);
         let came = tokio::select! {
             // First: a deadline in the past must not fail a write whose turn has come.
             biased;

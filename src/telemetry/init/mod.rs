@@ -25,6 +25,8 @@ use super::writer::{LogWriter, WriterThread};
 const OWN: &str = env!("CARGO_CRATE_NAME");
 
 pub const LEVEL_VARIABLE: &str = "WEIR_LOG";
+/// Most characters of an unknown level in a message.
+const LEVEL_SHOWN: usize = 20;
 
 /// Format of log lines (`telemetry.log`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,29 +42,38 @@ pub enum LogFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLevel(LevelFilter);
 
+/// A value of `WEIR_LOG` that is no level.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{LEVEL_VARIABLE}: unknown level {0} (accepted: off, error, warn, info, debug)")]
+pub struct UnknownLevel(String);
+
 impl LogLevel {
-    /// Reads `WEIR_LOG`: `off`, `error`, `warn`, `info`, `debug` or `trace` (absent from release
-    /// builds). Anything else counts as `info`: a mistyped level must not stop a gateway.
-    pub fn from_environment() -> Self {
-        std::env::var(LEVEL_VARIABLE).map_or_else(|_| Self::default(), |value| Self::parse(&value))
+    /// Reads `WEIR_LOG`: `off`, `error`, `warn`, `info` or `debug`; `unset` if it is absent or
+    /// empty.
+    ///
+    /// # Errors
+    /// Anything else: a mistyped level would leave an operator without the expected lines.
+    pub fn from_environment(unset: Self) -> Result<Self, UnknownLevel> {
+        std::env::var_os(LEVEL_VARIABLE)
+            .map_or(Ok(unset), |value| Self::parse(&value.to_string_lossy(), unset))
     }
 
-    /// Like [`LogLevel::from_environment`], but `warn` when it is unset: for commands with output
-    /// of their own.
-    pub fn or_warn() -> Self {
-        std::env::var(LEVEL_VARIABLE).map_or(Self(LevelFilter::WARN), |value| Self::parse(&value))
-    }
+    /// Warnings and errors: for commands with output of their own.
+    pub const WARN: Self = Self(LevelFilter::WARN);
 
-    fn parse(value: &str) -> Self {
-        // The library would parse an empty value as `error`.
-        match value.trim().to_ascii_lowercase().as_str() {
+    fn parse(value: &str, unset: Self) -> Result<Self, UnknownLevel> {
+        Ok(match value.trim().to_ascii_lowercase().as_str() {
+            "" => unset,
             "off" => Self(LevelFilter::OFF),
             "error" => Self(LevelFilter::ERROR),
-            "warn" => Self(LevelFilter::WARN),
+            "warn" => Self::WARN,
+            "info" => Self(LevelFilter::INFO),
             "debug" => Self(LevelFilter::DEBUG),
-            "trace" => Self(LevelFilter::TRACE),
-            _ => Self::default(),
-        }
+            _ => {
+                let shown: String = value.chars().take(LEVEL_SHOWN).collect();
+                return Err(UnknownLevel(format!("{shown:?}")));
+            }
+        })
     }
 }
 

@@ -4,11 +4,15 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 
+fn parsed(level: &str) -> Result<LogLevel, UnknownLevel> {
+    LogLevel::parse(level, LogLevel::default())
+}
+
 /// Returns what a subscriber with this level wrote while `act` ran.
 fn logged_at(level: &str, act: impl FnOnce()) -> String {
     let written = Arc::new(Mutex::new(Vec::new()));
     let settings =
-        TelemetrySettings { level: LogLevel::parse(level), ..TelemetrySettings::default() };
+        TelemetrySettings { level: parsed(level).unwrap(), ..TelemetrySettings::default() };
     let sink = Arc::clone(&written);
     tracing::subscriber::with_default(
         subscriber(&settings, None, move || Sink(Arc::clone(&sink))),
@@ -32,7 +36,7 @@ impl io::Write for Sink {
 
 #[test]
 fn a_dependency_logs_nothing_below_warn_at_any_level() {
-    for level in ["debug", "trace"] {
+    for level in ["info", "debug"] {
         let text = logged_at(level, || {
             tracing::debug!(target: "pingora_proxy::proxy_h1", "Request header: authorization: Bearer hunter2");
             tracing::trace!(target: "h2::hpack", "authorization: hunter2");
@@ -69,15 +73,24 @@ fn level_off_silences_dependencies_too() {
 }
 
 #[test]
-fn a_mistyped_level_is_info() {
-    assert_eq!(LogLevel::parse("loud"), LogLevel::default());
-    assert_eq!(LogLevel::parse(""), LogLevel::default());
-    assert_eq!(LogLevel::parse(" WARN "), LogLevel(LevelFilter::WARN));
+fn an_unknown_level_is_refused_with_those_that_exist() {
+    assert_eq!(parsed(""), Ok(LogLevel::default()));
+    assert_eq!(parsed(" WARN "), Ok(LogLevel::WARN));
+    assert_eq!(LogLevel::parse("", LogLevel::WARN), Ok(LogLevel::WARN));
+    for mistyped in ["loud", "warning", "trace", "weir=debug", "2"] {
+        let refused = parsed(mistyped).unwrap_err().to_string();
+        assert_eq!(
+            refused,
+            format!(
+                "WEIR_LOG: unknown level \"{mistyped}\" (accepted: off, error, warn, info, debug)"
+            )
+        );
+    }
 }
 
 #[test]
 fn spans_are_disabled_without_an_endpoint() {
-    logged_at("trace", || {
+    logged_at("debug", || {
         let span = crate::telemetry::spans::server_span(
             &http::HeaderMap::new(),
             (&http::Method::GET).into(),

@@ -4,37 +4,49 @@
 
 use std::time::Duration;
 
-use tracing::info;
+use tracing::{info, warn};
 
 use super::outcome::Outcome;
 
-/// Writes the line of a finished request, message `request`, level info. Unknown fields are
-/// omitted.
+/// Target of the lines of requests.
+pub(super) const TARGET: &str = module_path!();
+
+/// Writes the line of a finished request, message `request`. Unknown fields are omitted. A refusal
+/// and a 5xx are warnings, so that `WEIR_LOG=warn` shows failed requests.
 pub fn emit(outcome: &Outcome) {
-    info!(
-        message = "request",
-        request_id = outcome.request_id.as_str(),
-        client = outcome.client.as_deref(),
-        method = outcome.method.as_str(),
-        endpoint = outcome.endpoint,
-        path = outcome.path.as_str(),
-        status = outcome.status,
-        cache = outcome.cache.label(),
-        account = outcome.account.as_deref(),
-        resource = outcome.resource.as_deref(),
-        upstream_attempts = outcome.upstream_attempts,
-        upstream_ms = millis(outcome.upstream),
-        queue_ms = millis(outcome.queue),
-        duration_ms = millis(outcome.total),
-        bytes_in = outcome.bytes_in,
-        bytes_out = outcome.bytes_out,
-        refusal = outcome.refusal,
-        held_by = outcome.held.as_ref().map(|held| held.by),
-        held_account = outcome.held.as_ref().and_then(|held| held.account.as_deref()),
-        held_until =
-            outcome.held.as_ref().and_then(|held| held.until).map(crate::clock::Timestamp::rfc3339),
-        error = outcome.error.as_ref().map(super::outcome::LogText::as_str),
-    );
+    // The level of a record is a constant of its call site.
+    macro_rules! line {
+        ($level:ident) => {
+            $level!(
+                message = "request",
+                request_id = outcome.request_id.as_str(),
+                client = outcome.client.as_deref(),
+                method = outcome.method.as_str(),
+                endpoint = outcome.endpoint,
+                path = outcome.path.as_str(),
+                status = outcome.status,
+                cache = outcome.cache.label(),
+                account = outcome.account.as_deref(),
+                resource = outcome.resource.as_deref(),
+                upstream_attempts = outcome.upstream_attempts,
+                upstream_ms = millis(outcome.upstream),
+                queue_ms = millis(outcome.queue),
+                duration_ms = millis(outcome.total),
+                bytes_in = outcome.bytes_in,
+                bytes_out = outcome.bytes_out,
+                refusal = outcome.refusal,
+                held_by = outcome.held.as_ref().map(|held| held.by),
+                held_account = outcome.held.as_ref().and_then(|held| held.account.as_deref()),
+                held_until = outcome
+                    .held
+                    .as_ref()
+                    .and_then(|held| held.until)
+                    .map(crate::clock::Timestamp::rfc3339),
+                error = outcome.error.as_ref().map(super::outcome::LogText::as_str),
+            )
+        };
+    }
+    if outcome.refusal.is_some() || outcome.status >= 500 { line!(warn) } else { line!(info) }
 }
 
 /// Milliseconds to three places; a hit takes a fraction of one.

@@ -17,6 +17,8 @@ use parking_lot::{Condvar, Mutex};
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
+use super::log;
+
 /// Longest wait of a line for others: short enough to watch a log, and at high rates the buffer
 /// fills sooner.
 const WRITTEN_AFTER: Duration = Duration::from_millis(20);
@@ -167,8 +169,14 @@ impl<'l> MakeWriter<'l> for LogWriter {
     }
 
     fn make_writer_for(&'l self, metadata: &Metadata<'_>) -> LineWriter<'l> {
-        LineWriter { lines: self, is_urgent: *metadata.level() <= Level::WARN }
+        LineWriter { lines: self, is_urgent: is_urgent(*metadata.level(), metadata.target()) }
     }
+}
+
+/// Returns true for a line to be written at once. The lines of refused requests are none, because
+/// clients choose their number, and each would be a system call.
+fn is_urgent(level: Level, target: &str) -> bool {
+    level <= Level::WARN && target != log::TARGET
 }
 
 impl Write for LineWriter<'_> {

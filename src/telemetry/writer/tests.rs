@@ -68,3 +68,11 @@ fn a_warning_does_not_wait_for_others() {
     open.send(()).unwrap();
     drop(writing);
 }
+
+#[test]
+fn warnings_are_urgent_and_lines_of_requests_never() {
+    assert!(is_urgent(Level::WARN, "weir::gateway") && is_urgent(Level::ERROR, "h2"));
+    assert!(!is_urgent(Level::INFO, "weir::gateway"));
+    assert!(!is_urgent(Level::WARN, log::TARGET));
+    assert_eq!(log::TARGET, "weir::telemetry::log");
+}

@@ -178,6 +178,46 @@ async fn a_malformed_query_gets_the_accepted_values() {
 }
 
 #[tokio::test]
+async fn a_write_is_shown_alike_in_the_list_and_alone() {
+    let world = Setup::new().listen(ADMIN).manual_clock().unspaced_writes().start().await;
+    let operator = Operator::of(&world).await;
+    world.clock.advance(Duration::from_millis(400));
+    let gate = world.close_gate("POST", COMMENTS);
+    let (first, second) = (post(&world, "one").await, post(&world, "two").await);
+    world.held(gate, 1).await;
+    let compare = async |states: [&str; 2]| {
+        let list = operator.get("/api/writes").await.json();
+        for (place, id) in [&first, &second].into_iter().enumerate() {
+            let (listed, alone) =
+                (&list["writes"][place], operator.get(&format!("/api/writes/{id}")).await.json());
+            assert_eq!(alone["state"], states[place]);
+            for key in [
+                "id",
+                "state",
+                "client",
+                "account",
+                "method",
+                "path",
+                "attempts",
+                "accepted_at",
+                "not_before",
+                "finished_at",
+                "reason",
+            ] {
+                assert_eq!(listed[key], alone[key], "{key}: {listed} {alone}");
+            }
+            assert_eq!(listed["status"], alone["response"]["status"]);
+        }
+    };
+    compare(["sending", "queued"]).await;
+    world.clock.advance(Duration::from_millis(300));
+    world.open_gate(gate);
+    end_of(&world, &first).await;
+    end_of(&world, &second).await;
+    compare(["done", "done"]).await;
+}
+
+#[tokio::test]
 async fn one_write_is_shown_with_the_upstreams_response() {
     let world = Setup::new().listen(ADMIN).unspaced_writes().start().await;
     let operator = Operator::of(&world).await;

@@ -7,9 +7,8 @@ use serde_json::{Value, json};
 
 use super::hold_for_five_seconds;
 use super::operator::{ADMIN, ISSUES, Operator};
-use crate::support::captured_log;
 use crate::support::raw::Connection;
-use crate::support::{KEY, Setup, eventually};
+use crate::support::{KEY, Setup, captured_log, config, eventually};
 
 /// The log lines of the requests that finished on this thread during `act`.
 async fn captured_log(act: impl AsyncFnOnce()) -> Vec<Value> {
@@ -154,4 +153,69 @@ async fn a_write_behind_another_logs_the_wait_for_its_turn() {
     .await;
     let held: Vec<&Value> = lines.iter().map(|line| &line["held_by"]).collect();
     assert_eq!(held, [&Value::Null, &json!("turn")], "{lines:?}");
+}
+
+#[tokio::test]
+async fn a_failed_request_is_logged_as_a_warning() {
+    let world = Setup::new().start().await;
+    world.arm(
+        &json!({ "match": { "path": "/repos/acme/sprockets" }, "fault": "status", "status": 500 }),
+    );
+    let wrong_key = [("authorization", "Bearer weir_key_of_nobody")];
+    let lines = captured_log(async || {
+        world.get(ISSUES).await.assert_status(200);
+        world.get("/repos/acme/none").await.assert_status(404);
+        world.get_with(ISSUES, &wrong_key).await.assert_status(401);
+        let failed = world.get("/repos/acme/sprockets").await;
+        assert!(failed.status.is_server_error(), "{failed:?}");
+    })
+    .await;
+    let levels: Vec<_> = lines.iter().map(|line| line["level"].as_str().unwrap()).collect();
+    assert_eq!(levels, ["INFO", "INFO", "WARN", "WARN"], "{lines:?}");
+}
+
+#[tokio::test]
+async fn durations_in_the_log_have_microseconds() {
+    let world = Setup::new().start().await;
+    let lines = captured_log(async || {
+        for page in 1..=8 {
+            world.get(&format!("{ISSUES}?page={page}")).await.assert_status(200);
+        }
+    })
+    .await;
+    for key in ["duration_ms", "upstream_ms"] {
+        let millis: Vec<f64> = lines.iter().map(|line| line[key].as_f64().unwrap()).collect();
+        assert!(millis.iter().all(|millis| *millis > 0.0), "{key}: {millis:?}");
+        assert!(millis.iter().any(|millis| millis.fract() > 0.0), "{key}: {millis:?}");
+    }
+    let metrics = world.gateway.env.metrics.encode();
+    let sum = metrics
+        .lines()
+        .find(|line| line.starts_with("weir_upstream_duration_seconds_sum"))
+        .and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+        .unwrap();
+    assert!((sum * 1e6).round() % 1e3 > 0.5, "{sum}");
+}
+
+#[test]
+fn an_unknown_log_level_stops_a_start_and_a_check() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("weir.toml");
+    let text = config::listen("127.0.0.1:0", "")
+        + &config::upstream("http://127.0.0.1:9", "")
+        + &config::user("bot", "token")
+        + &config::client("ci", KEY, "");
+    std::fs::write(&file, text).unwrap();
+    for command in ["serve", "check"] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args([command, "--config"])
+            .arg(&file)
+            .env("WEIR_LOG", "loud")
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{command}: {stderr}");
+        let expected = "WEIR_LOG: unknown level \"loud\" (accepted: off, error, warn, info, debug)";
+        assert!(stderr.contains(expected), "{command}: {stderr}");
+    }
 }

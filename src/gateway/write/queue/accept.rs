@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::clock::Timestamp;
+use crate::clock::{Moment, Timestamp};
 use crate::decision::scheduler::fair_share::may_take;
 use crate::decision::writes::lanes::LanesFull;
 use crate::writes::{Change, Progress, StoreError, Stored, Write, WriteId};
@@ -155,7 +155,7 @@ impl Queue {
         live.waiters.synchronous = has_waiter.then_some(1);
         live.waiters.waiter = new.waiter.take();
         if live.turn.ahead() > 0 {
-            live.begin_turn_wait(now);
+            live.begin_turn_wait(self.clock.moment());
         }
         // Created first, so that the waiter cannot miss an early end.
         live.waiters.watched = has_waiter.then(Arc::default);
@@ -193,10 +193,10 @@ impl Queue {
                 let id = WriteId { number, salt: live.salt };
                 match (live.is_kept, &mut live.waiters.synchronous) {
                     (false, _) => Arc::clone(live.waiters.watched.get_or_insert_default()),
-                    (true, None) => return Ok(Some(live.joined(id, waiter, self.clock.now()))),
+                    (true, None) => return Ok(Some(live.joined(id, waiter, self.clock.moment()))),
                     (true, Some(waiting)) if waiter.is_some() => {
                         *waiting += 1;
-                        return Ok(Some(live.joined(id, waiter, self.clock.now())));
+                        return Ok(Some(live.joined(id, waiter, self.clock.moment())));
                     }
                     (true, Some(_)) => {
                         live.waiters.synchronous = None;
@@ -230,7 +230,7 @@ impl Live {
         &mut self,
         id: WriteId,
         waiter: &mut Option<Box<SyncWaiter>>,
-        now: Timestamp,
+        now: Moment,
     ) -> Accepted {
         if self.waiters.waiter.is_none() {
             // It has not started, and had no waiter so far.

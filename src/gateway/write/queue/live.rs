@@ -11,7 +11,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::AbortHandle;
 
 use crate::api::ResourceName;
-use crate::clock::Timestamp;
+use crate::clock::{Moment, Timestamp};
 use crate::gateway::active::ActiveGuard;
 use crate::gateway::counted::Counted;
 use crate::gateway::dispatch::progress::{Hold, RequestProgress};
@@ -178,7 +178,7 @@ impl Live {
     }
 
     /// Begins the wait for its turn in the progress of its waiter, once.
-    pub fn begin_turn_wait(&mut self, now: Timestamp) {
+    pub fn begin_turn_wait(&mut self, now: Moment) {
         if let Some(waiter) = &mut self.waiters.waiter
             && !std::mem::replace(&mut waiter.is_held, true)
         {

@@ -324,7 +324,7 @@ impl Queue {
         let Some(waiter) = &mut live.waiters.waiter else { return };
         waiter.waits = None;
         if std::mem::take(&mut waiter.is_held)
-            && let Some((by, waited)) = waiter.request_progress.released(self.clock.now())
+            && let Some((by, waited)) = waiter.request_progress.released(self.clock.moment())
         {
             self.metrics.wait(by.name(), waited);
         }
