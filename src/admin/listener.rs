@@ -143,9 +143,9 @@ async fn serve_briefly(mut stream: TcpStream, current: Arc<Current>) -> TcpStrea
     let mut server = http1::Builder::new();
     server.keep_alive(false).timer(TokioTimer::new());
     let service = service_fn(|request| exchange(Arc::clone(&current), request));
-    let served = server.serve_connection(TokioIo::new(&mut stream), service);
+    let answering = server.serve_connection(TokioIo::new(&mut stream), service);
     // Neither a slow nor a lost client matters.
-    let _ = timeout(BRIEF_TIME, served).await;
+    let _ = timeout(BRIEF_TIME, answering).await;
     stream
 }
 

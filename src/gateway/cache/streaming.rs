@@ -1,5 +1,8 @@
 //! Bodies too large to hold, shared by concurrent requests.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use crate::decision::cache::cache_control::{CacheControl, is_storable_status};
 use crate::decision::cache::key::CacheKey;
 use crate::gateway::address::path_of;

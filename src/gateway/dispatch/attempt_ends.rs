@@ -39,13 +39,19 @@ impl Dispatcher {
             }
             Unanswered::Failed(FetchError::Lost(_) | FetchError::Stale(_)) => Ended::Lost,
             Unanswered::Failed(FetchError::Timeout) => Ended::TimedOut,
+            Unanswered::Failed(FetchError::Undecodable(_)) => Ended::Undecodable,
             Unanswered::Failed(FetchError::Cancelled)
             | Unanswered::Denied(_)
             | Unanswered::NoToken(_) => Ended::Cancelled,
         }
     }
 
-    pub(super) fn error_of(&self, job: &Job, failed: Failed) -> GatewayError {
+    pub(super) fn error_of(
+        &self,
+        job: &Job,
+        failed: Failed,
+        last: Option<Unanswered>,
+    ) -> GatewayError {
         match failed {
             Failed::TokensRejected => GatewayError::TokensRejected,
             Failed::Unfit => GatewayError::NoToken(UNFIT.into()),
@@ -54,6 +60,12 @@ impl Dispatcher {
             Failed::Unreachable => GatewayError::Unreachable,
             Failed::OutcomeUnknown => GatewayError::OutcomeUnknown,
             Failed::TimedOut => GatewayError::UpstreamTimeout,
+            Failed::Undecodable => match last {
+                Some(Unanswered::Failed(FetchError::Undecodable(reason))) => {
+                    GatewayError::Undecodable(reason.to_string())
+                }
+                _ => GatewayError::UpstreamFailed,
+            },
             Failed::Lost => GatewayError::UpstreamFailed,
         }
     }

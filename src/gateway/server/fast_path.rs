@@ -236,24 +236,4 @@ impl Handler {
         };
         Some((lookup, head.len()))
     }
-
-    /// Renders a stored answer into the buffer. Returns the bytes of its body, or the entry when
-    /// that is for the session: its body has to be compressed first, elsewhere.
-    pub(super) fn put(
-        &self,
-        entry: Arc<Entry>,
-        request: &mut Request,
-        now: Timestamp,
-        buffer: &mut Vec<u8>,
-    ) -> Result<u64, Arc<Entry>> {
-        let responder = &self.gateway.responder;
-        let Some(selection) = responder.select(&entry, &request.form(), Compression::AtOnce) else {
-            return Err(entry);
-        };
-        let added = self.gateway_headers(request);
-        let (status, body_bytes) =
-            responder.render_into(entry, selection, &request.form(), added, now, buffer);
-        request.outcome.status = status.as_u16();
-        Ok(body_bytes)
-    }
 }

@@ -157,7 +157,7 @@ impl Handler {
         let Some(selection) = responder.select(&entry, &request.form(), Compression::AtOnce) else {
             return Err(entry);
         };
-        let added = self.gateway_headers(request, now);
+        let added = self.gateway_headers(request);
         let (status, body_bytes) =
             responder.render_into(entry, selection, &request.form(), added, now, buffer);
         request.outcome.status = status.as_u16();

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use http::{HeaderMap, HeaderValue, Method};
 
-use crate::api::{Dialect, Endpoint};
+use crate::api::Endpoint;
 use crate::clock::{Moment, Timestamp};
 use crate::decision::AccountId;
 use crate::gateway::address::decode_unreserved;

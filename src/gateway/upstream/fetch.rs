@@ -139,7 +139,7 @@ pub enum Collected {
 
 impl Upstream {
     /// Connects at the first request.
-    pub fn new(config: &UpstreamConfig, clock: &Clock) -> Self {
+    pub fn new(config: &UpstreamConfig, mode: Mode, clock: &Clock) -> Self {
         let address = |url: &UpstreamUrl| {
             let unmeasured = Arc::new(Semaphore::new(UNMEASURED_BYTES_MAX / UNIT_BYTES));
             Arc::new(Address {

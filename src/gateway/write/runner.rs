@@ -64,17 +64,6 @@ impl Queue {
         }
     }
 
-    /// Marks a stored write as ready if its turn has come.
-    pub(in crate::gateway::write) fn start_if_due(&self, inner: &mut Inner, number: u64) {
-        let Some(live) = inner.live.get_mut(&number) else { return };
-        if live.run.is_called && live.is_kept && !live.is_ending() && live.run.task.is_none() {
-            if !self.dispatch.lock().ready(&live.class, number) {
-                live.begin_turn_wait(self.clock.moment());
-            }
-            self.startable.notify_one();
-        }
-    }
-
     fn start_all(self: &Arc<Self>, writes: &Arc<Writes>) {
         let inner = &mut *self.inner.lock();
         // Loaded under the lock, so that a reload sees every write that starts with the old config.
@@ -250,11 +239,22 @@ impl Writes {
                     job.deadline = progress.deadline;
                     continue;
                 }
-                self.ended_by(answer, may_have_run)
-            }
-            Err(error) => Ended::failed(error, may_have_run)
-                .after(request_progress.figures(self.env.clock.moment()).error),
-        })
+                Next::Pause(until) => return RunOutcome::Paused(until),
+                Next::Done => WriteState::Done,
+                Next::Failed => WriteState::Failed,
+                Next::Unknown => WriteState::Unknown,
+            };
+            return RunOutcome::Ended(match answered {
+                Ok(answer) => {
+                    if let (Some(operation), AnswerBody::Whole(body)) = (priced, &answer.body) {
+                        self.router.observe_price(operation, body);
+                    }
+                    Ended::answered(state, &self.env, answer)
+                }
+                Err(error) => Ended::failed(state, error)
+                    .after(request_progress.figures(self.env.clock.moment()).error),
+            });
+        }
     }
 
     /// The progress of a write after a run of attempts, unless the write has ended or stopped.

@@ -13,7 +13,7 @@ const PURGE: &str = "POST /api/cache/purge";
 async fn ask(address: SocketAddr, line: &str, host: &str, headers: &[&str]) -> (u16, String) {
     let mut connection = Connection::open(address).await;
     let body = if line.starts_with("POST") { "{\"prefix\": \"/\"}" } else { "" };
-    let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+    let headers = headers.iter().flat_map(|header| [header, "\r\n"]).collect::<String>();
     let length = body.len();
     let head = format!(
         "{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n"

@@ -293,7 +293,7 @@ impl Queue {
         let Some(live) = inner.live.get_mut(&number) else { return };
         if live.run.is_called && live.is_kept && !live.is_ending() && live.run.task.is_none() {
             if !self.dispatch.lock().ready(&live.group, number) {
-                live.begin_turn_wait(self.clock.now());
+                live.begin_turn_wait(self.clock.moment());
             }
             self.startable.notify_one();
         }
