@@ -1,6 +1,6 @@
 //! The HTTP answer to a gateway error, whose status and message `gateway/error.rs` has
-//! (SPECIFICATION, "Gateway errors"). Client libraries depend on the wording and the headers of limit
-//! denials (SPECIFICATION, "Client libraries" 4 and 5).
+//! (SPECIFICATION, "Gateway errors"). Client libraries depend on the wording and the headers of
+//! limit denials (SPECIFICATION, "Client libraries" 4 and 5).
 
 use http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
