@@ -11,7 +11,7 @@ use std::process::Command;
 use super::driver::Library;
 
 /// The folder of the drivers' sources.
-const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
+pub const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
 /// Written last: a directory without it is the remains of an interrupted installation.
 const COMPLETE: &str = "complete";
 
@@ -22,9 +22,7 @@ const NODE_FILES: [&str; 3] = ["package.json", "package-lock.json", ".npmrc"];
 pub fn installed(library: Library) -> PathBuf {
     match library {
         Library::Octokit => installed_for_node("octokit", &["scenarios.mjs", "driver.mjs"]),
-        Library::PyGithub => {
-            installed_as("pygithub", &["requirements.txt"], &python_version(), install_pygithub)
-        }
+        Library::PyGithub => installed_for_python("pygithub"),
     }
 }
 
@@ -39,6 +37,17 @@ pub fn installed_for_node(name: &str, scripts: &[&str]) -> PathBuf {
         fs::rename(fresh, directory.join(script)).expect("the driver takes its place");
     }
     directory
+}
+
+/// A virtual environment with the packages of `name`.
+pub fn installed_for_python(name: &str) -> PathBuf {
+    installed_as(name, &["requirements.txt"], &python_version(), install_for_python)
+}
+
+/// The program of `octocrab/`, which is built first if necessary.
+pub fn built_octocrab() -> PathBuf {
+    let files = ["Cargo.toml", "Cargo.lock", "main.rs"];
+    installed_as("octocrab", &files, &[], build_with_cargo).join("target/debug/octocrab-client")
 }
 
 fn installed_as(name: &str, files: &[&str], also: &[u8], install: fn(&Path)) -> PathBuf {
@@ -85,7 +94,7 @@ fn install_for_node(directory: &Path) {
     run(Command::new("npm").args(["ci", "--ignore-scripts"]).current_dir(directory), need);
 }
 
-fn install_pygithub(directory: &Path) {
+fn install_for_python(directory: &Path) {
     let need = "the client tests need Python 3.11 or newer with venv and pip (Debian: apt-get install python3 python3-venv)";
     run(Command::new("python3").args(["-m", "venv"]).arg(directory), need);
     let mut pip = Command::new(directory.join("bin/python"));
@@ -102,6 +111,13 @@ fn install_pygithub(directory: &Path) {
         .current_dir(directory),
         need,
     );
+}
+
+fn build_with_cargo(directory: &Path) {
+    let need = "the client tests need cargo";
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--locked"]).current_dir(directory);
+    run(cargo.env("CARGO_TARGET_DIR", directory.join("target")), need);
 }
 
 /// Runs a command to its end. A failure panics with `need` and the command's output.

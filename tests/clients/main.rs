@@ -3,6 +3,8 @@
 //! (`emulated`), or with recorded traffic of the real service (`recorded`, from npm
 //! `@octokit/fixtures`). `emulator_only` leaves the gateway out.
 //!
+//! `own_apps` has libraries that bring the JWT of an app of their own, by pass-through.
+//!
 //! `papers` runs every command and snippet of the README and the guides.
 //!
 //! `http_cache` runs the public suite for HTTP caches with its own client and origin server.
@@ -22,6 +24,7 @@ mod emulated;
 mod emulator_only;
 mod http_cache;
 mod install;
+mod own_apps;
 mod papers;
 mod processes;
 mod recorded;

@@ -1,0 +1,36 @@
+// Octokit's `App` behind the gateway: the gateway's key is a header of each request, and the app's
+// own credentials go through.
+//
+// The input is {"base_url", "key", "arguments"} on standard input. The caller judges the
+// observations.
+
+import { text } from "node:stream/consumers";
+import { App, Octokit } from "octokit";
+
+const { base_url, key, arguments: given } = JSON.parse(await text(process.stdin));
+
+const withKey = (octokit) => {
+  octokit.hook.before("request", (options) => {
+    options.headers["x-weir-key"] = key;
+  });
+};
+const app = new App({
+  appId: given.app_id,
+  privateKey: given.private_key,
+  Octokit: Octokit.plugin(withKey).defaults({ baseUrl: base_url }),
+});
+
+const { data: self } = await app.octokit.rest.apps.getAuthenticated();
+const octokit = await app.getInstallationOctokit(given.installation_id);
+const repositories = await octokit.paginate(octokit.rest.apps.listReposAccessibleToInstallation);
+const { owner, repo, title } = given;
+const { data: created } = await octokit.rest.issues.create({ owner, repo, title });
+const { data: read } = await octokit.request(created.url);
+console.log(
+  JSON.stringify({
+    app: self.slug,
+    repositories: repositories.length > 0,
+    title: read.title,
+    author: read.user.login,
+  }),
+);
