@@ -28,7 +28,9 @@ pub mod types;
 pub(crate) mod writes;
 
 pub use cache::freshness::Mode;
-pub use quota::{AccountSnapshot, BudgetView, QuotaLedger, SecondarySnapshot, WindowSnapshot};
+pub use quota::{
+    AccountSnapshot, BudgetView, QuotaLedger, SecondarySnapshot, WindowSnapshot, units_spent,
+};
 pub use scheduler::{Admission, Decision};
 pub use types::invariants::Invariant;
 pub use types::{

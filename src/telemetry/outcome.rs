@@ -7,8 +7,11 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+
+use http::{HeaderValue, Version};
 
 use crate::clock::Timestamp;
 
@@ -20,6 +23,8 @@ pub const NO_ENDPOINT: &str = "_none";
 const TEXT_BYTES_MAX: usize = 512;
 /// Longest request id in a log line: four times a UUID.
 const REQUEST_ID_BYTES_MAX: usize = 128;
+/// Longest `User-Agent` in a log line; a browser's has half of it.
+const USER_AGENT_BYTES_MAX: usize = 256;
 /// Replaces a credential.
 const REDACTED: &str = "[redacted]";
 /// Prefixes of credentials of the `github` dialect and of this gateway's keys. The upstream
@@ -41,8 +46,16 @@ pub struct Outcome {
     pub method: MethodName,
     /// Route template of the endpoint table, or [`NO_ENDPOINT`].
     pub endpoint: &'static str,
-    /// Path without its query; in the log only.
+    /// Path without its query.
     pub path: LogText,
+    /// Address of the connection's other end; `None` on a Unix socket.
+    pub client_address: Option<IpAddr>,
+    /// `User-Agent` as the client sent it; see [`LogText::user_agent`].
+    pub user_agent: Option<HeaderValue>,
+    /// Version of HTTP between client and gateway.
+    pub version: Version,
+    /// Trace that the request belongs to: 32 hexadecimal digits.
+    pub trace_id: Option<LogText>,
     /// Status of the answer; 0 when the client left before there was one.
     pub status: u16,
     /// Outcome at the cache.
@@ -53,6 +66,10 @@ pub struct Outcome {
     pub resource: Option<Arc<str>>,
     /// Requests sent upstream for it.
     pub upstream_attempts: u32,
+    /// Units of the resource's budget that these requests spent, or may have spent.
+    pub cost: u32,
+    /// Request id of the upstream's last answer.
+    pub upstream_request_id: Option<LogText>,
     /// Time of all exchanges with the upstream.
     pub upstream: Duration,
     /// Time spent waiting for budget, a slot, or a lane.
@@ -81,11 +98,17 @@ impl Outcome {
             method: MethodName::from(method),
             endpoint: NO_ENDPOINT,
             path: LogText::path(path),
+            client_address: None,
+            user_agent: None,
+            version: Version::HTTP_11,
+            trace_id: None,
             status: 0,
             cache: CacheOutcome::None,
             account: None,
             resource: None,
             upstream_attempts: 0,
+            cost: 0,
+            upstream_request_id: None,
             upstream: Duration::ZERO,
             queue: Duration::ZERO,
             total: Duration::ZERO,
@@ -193,6 +216,16 @@ impl Fetch {
     }
 }
 
+/// Returns the name of a version of HTTP. After the slash it is OpenTelemetry's
+/// `network.protocol.version`.
+pub const fn protocol_name(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_2 => "HTTP/2",
+        Version::HTTP_10 => "HTTP/1.0",
+        _ => "HTTP/1.1",
+    }
+}
+
 /// A request method from a closed set, so that clients cannot invent labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MethodName(&'static str);
@@ -238,6 +271,14 @@ impl LogText {
     /// Sanitises a request id, which may be the client's own.
     pub fn request_id(raw: &str) -> Self {
         Self::printable(raw, REQUEST_ID_BYTES_MAX, |character| character.is_ascii_graphic())
+    }
+
+    /// Sanitises a `User-Agent`, which is free text.
+    pub fn user_agent(raw: &HeaderValue) -> Self {
+        let text = String::from_utf8_lossy(raw.as_bytes());
+        Self::printable(&text, USER_AGENT_BYTES_MAX, |character| {
+            character == ' ' || character.is_ascii_graphic()
+        })
     }
 
     /// Returns the text.

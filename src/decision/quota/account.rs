@@ -194,8 +194,7 @@ impl Account {
             }
             return window.charge(now, lease, ended.cost, charge_without_headers(status));
         };
-        let is_free = is_refused || status == StatusCode::NOT_MODIFIED;
-        let cost = if is_free { 0 } else { ended.cost };
+        let cost = units_spent(status, is_refused, ended.cost);
         let is_own = named == ended.window;
         window.answered(lease, ended.cost, if is_own { cost } else { 0 });
         if let Some(window) = named.and_then(|place| self.window_at(place)) {
@@ -258,6 +257,11 @@ fn primary_headroom(
         Some(window) => window.headroom(now, wanted, terms),
         None => Ok(Headroom { share: WHOLE, until: None }),
     }
+}
+
+/// Units that an answered request spent (SPECIFICATION, "Errors": a refusal and a 304 are free).
+pub fn units_spent(status: StatusCode, is_refused: bool, cost: u32) -> u32 {
+    if is_refused || status == StatusCode::NOT_MODIFIED { 0 } else { cost }
 }
 
 /// Charge of an answer without rate headers (SPECIFICATION, "Errors": a 304 costs nothing).

@@ -40,6 +40,7 @@ use limits::elapsed::{ELAPSED_MILLIS_MAX, Elapsed};
 use limits::primary::{Charge, Mark, Terms, WOBBLE, WindowDemand};
 use limits::secondary::{Sent, Spacing, Weight};
 
+pub use account::units_spent;
 use account::{Account, WindowIndex};
 use candidates::{Candidates, Closed};
 pub(super) use candidates::{Component, ListId, Union};

@@ -16,8 +16,9 @@ use crate::decision::attempts::TokenWaits;
 use crate::decision::permissions::Observation;
 use crate::decision::permissions::denial_confidence::DenialConfidence;
 use crate::decision::permissions::plan::DenialRole;
-use crate::decision::{AccountId, ClientId, Demand, LimitDenied};
-use crate::telemetry::{MethodName, UpstreamOutcome, spans};
+use crate::decision::{AccountId, ClientId, Demand, LimitDenied, units_spent};
+use crate::telemetry::spans::{self, UpstreamCall};
+use crate::telemetry::{LogText, MethodName, UpstreamOutcome};
 use crate::tokens::{Credential, Lack, Rejection, Source, TokenId};
 
 use crate::gateway::address::Service;
@@ -123,14 +124,18 @@ impl Dispatcher {
         conditions: &impl Conditions,
     ) -> Result<Prepared<'j>, Unanswered> {
         let admitted = self.admit(job, choice, progress, conditions.preferred()).await?;
-        progress.attempted(admitted.lease.account(), &admitted.resource);
+        let resent = progress.attempted(admitted.lease.account(), &admitted.resource);
         let mut added = conditions.with(&admitted.credential);
         let authorization = admitted.credential.authorization.clone();
         added.extend(authorization.map(|value| (AUTHORIZATION, value)));
         let span = spans::upstream_span(
             &job.span,
-            MethodName::from(&job.request.method),
-            self.upstream.host(job.request.service),
+            &UpstreamCall {
+                method: MethodName::from(&job.request.method),
+                server_address: self.upstream.host(job.request.service),
+                target: &job.request.target,
+                resent,
+            },
         );
         spans::inject(&span, &mut added);
         let request =
@@ -183,6 +188,7 @@ impl Dispatcher {
         let mut answer = match result {
             Ok(answer) => answer,
             Err(error) => {
+                progress.spent(job.route.cost);
                 // Otherwise the gateway gave up, and the drop of the lease says so.
                 if matches!(error, FetchError::Lost(_) | FetchError::Stale(_)) {
                     lease.lost();
@@ -191,7 +197,13 @@ impl Dispatcher {
             }
         };
         self.tokens.observe(&mut answer.headers, self.env.clock.now(), elapsed);
+        if let Some(id) = upstream_request_id(&answer.headers) {
+            progress.answered_as(LogText::request_id(id));
+        }
+        let status = answer.status;
         let settled = self.settle(job, lease, &credential, requested_at, answer);
+        let is_refused = matches!(settled, Err(Unanswered::Limited(_)));
+        progress.spent(units_spent(status, is_refused, job.route.cost));
         if let Ok(answer) = &settled {
             self.observe(job, answer, stored);
         }
@@ -421,6 +433,12 @@ impl Dispatcher {
             denial_confidence,
         })
     }
+}
+
+/// The upstream's own id of a request, in both spellings of its name.
+fn upstream_request_id(headers: &HeaderMap) -> Option<&str> {
+    let id = headers.get("x-github-request-id").or_else(|| headers.get("x-service-request-id"))?;
+    id.to_str().ok()
 }
 
 fn limit_name(limit: &UpstreamLimit) -> &'static str {

@@ -12,7 +12,7 @@ use crate::decision::{AccountId, LimitDenied, LimitKind, Until};
 
 use crate::gateway::environment::Environment;
 use crate::gateway::upstream::fetch::FetchError;
-use crate::telemetry::WaitCause;
+use crate::telemetry::{LogText, WaitCause};
 
 /// A shorter wait is a step of the program, and counts only as time: no limit held the request.
 const HOLD_MIN: Duration = Duration::from_millis(1);
@@ -82,6 +82,10 @@ impl From<&LimitDenied> for Hold {
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     pub attempts: u32,
+    /// Units of the budget that these attempts spent, or may have spent.
+    pub cost: u32,
+    /// Request id of the upstream's last answer.
+    pub upstream_request_id: Option<LogText>,
     pub upstream: Duration,
     /// The time spent waiting for a turn and for admission.
     pub queue: Duration,
@@ -167,11 +171,23 @@ impl RequestProgress {
         }
     }
 
-    pub fn attempted(&self, account: AccountId, resource: &ResourceName) {
+    /// Counts an attempt. Returns the number of those before it.
+    pub fn attempted(&self, account: AccountId, resource: &ResourceName) -> u32 {
         let figures = &mut self.0.lock().figures;
+        let before = figures.attempts;
         figures.attempts += 1;
         figures.account = Some(account);
         figures.resource = Some(resource.clone());
+        before
+    }
+
+    pub fn spent(&self, units: u32) {
+        self.0.lock().figures.cost += units;
+    }
+
+    /// Records the upstream's own id of an answered request.
+    pub fn answered_as(&self, upstream_request_id: LogText) {
+        self.0.lock().figures.upstream_request_id = Some(upstream_request_id);
     }
 
     /// Records the account of the delivered answer, which may not be the last one tried.

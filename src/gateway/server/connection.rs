@@ -6,6 +6,7 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
+use pingora::protocols::l4::socket::SocketAddr;
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::tls::{SslDigest, TlsRef};
 use pingora::protocols::{
@@ -33,9 +35,15 @@ const WATCHED_BYTES: usize = 256;
 /// Size of one write; the write timeout counts for each.
 const SLICE_BYTES: usize = 64 * 1024;
 
+/// The IP address of a peer, if it has one.
+pub(super) fn ip_of(peer: &SocketAddr) -> Option<IpAddr> {
+    peer.as_inet().map(|address| address.ip().to_canonical())
+}
+
 pub(super) struct Connection {
     stream: Stream,
     ahead: BytesMut,
+    client_address: Option<IpAddr>,
 }
 
 /// The timer and shutdown signal of a connection, made once: they cost more than a request.
@@ -80,7 +88,14 @@ impl Watch {
 
 impl Connection {
     pub(super) fn new(stream: Stream) -> Self {
-        Self { stream, ahead: BytesMut::new() }
+        let digest = stream.get_socket_digest();
+        let client_address = digest.as_ref().and_then(|digest| ip_of(digest.peer_addr()?));
+        Self { stream, ahead: BytesMut::new(), client_address }
+    }
+
+    /// The address of the other end; `None` on a Unix socket.
+    pub(super) fn client_address(&self) -> Option<IpAddr> {
+        self.client_address
     }
 
     /// Recovers the connection from a stream that was made of one.
@@ -207,6 +222,7 @@ impl fmt::Debug for Connection {
         f.debug_struct("Connection")
             .field("stream", &self.stream)
             .field("ahead", &self.ahead.len())
+            .field("client_address", &self.client_address)
             .finish()
     }
 }

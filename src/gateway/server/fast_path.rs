@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use http::uri::PathAndQuery;
-use http::{Method, Uri};
+use http::{Method, Uri, Version};
 use memchr::memmem;
 use pingora::server::ShutdownWatch;
 use tokio::time::Instant;
@@ -21,7 +21,7 @@ use crate::gateway::server::connection::{Connection, Received, Watch};
 use crate::gateway::server::handler::{Frontend, Handler, PREFACE_BEGINS};
 use crate::gateway::server::header_memo::{HeaderMemo, Lines};
 use crate::gateway::server::reads::{Miss, Served};
-use crate::gateway::server::request::{Classification, Known, Request};
+use crate::gateway::server::request::{Classification, Known, Request, Transport};
 
 /// The end of the request lines that the fast path takes.
 const LINE_ENDS: &[u8] = b" HTTP/1.1\r\n";
@@ -88,7 +88,7 @@ impl Frontend {
             let lookup = if *shutdown.borrow() {
                 None
             } else {
-                handler.look_up(connection.ahead(), &mut memo, &mut buffer)
+                handler.look_up(connection, &mut memo, &mut buffer)
             };
             let deadline =
                 || if age == Age::New { until } else { timer_now() + listen.header_timeout };
@@ -191,17 +191,18 @@ fn lines_of(rest: &[u8]) -> Option<Lines> {
 }
 
 impl Handler {
-    /// Looks up the answer to the request at the beginning of `read`, and writes a hit into
+    /// Looks up the answer to the request at the beginning of `connection`, and writes a hit into
     /// `buffer`. Returns the result and the length of the head.
     ///
     /// `memo` is that of the connection and is replaced by that of this request. `None` if the
     /// request is not for the fast path.
     fn look_up(
         &self,
-        read: &[u8],
+        connection: &Connection,
         memo: &mut Option<HeaderMemo>,
         buffer: &mut Vec<u8>,
     ) -> Option<(Lookup, usize)> {
+        let read = connection.ahead();
         let (RequestLine { method, target }, rest) = RequestLine::of(read)?;
         let known = memo.as_ref().filter(|memo| memo.lines.begin(rest));
         let new = if known.is_none() { Some(lines_of(rest)?) } else { None };
@@ -212,7 +213,12 @@ impl Handler {
             None => self.check(&method, &target, &lines.headers, Wire::Http1(head)),
         };
         let headers = Arc::clone(&lines.headers);
-        let mut request = Request::new(&self.gateway, method, target.path(), headers);
+        let transport = Transport {
+            scheme: self.scheme,
+            version: Version::HTTP_11,
+            client_address: connection.client_address(),
+        };
+        let mut request = Request::new(&self.gateway, transport, method, &target, headers);
         request.identity.known = known.map(|memo| Arc::clone(&memo.known));
         let span = request.span.clone();
         let _inside = span.enter();

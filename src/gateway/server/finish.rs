@@ -59,6 +59,8 @@ impl Handler {
         outcome.bytes_out = bytes_out.unwrap_or_default();
         outcome.total = now.since(request.arrived.moment);
         outcome.upstream_attempts = figures.attempts;
+        outcome.cost = figures.cost;
+        outcome.upstream_request_id = figures.upstream_request_id;
         outcome.upstream = figures.upstream;
         outcome.queue = figures.queue;
         outcome.account =

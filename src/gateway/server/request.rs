@@ -1,9 +1,11 @@
 //! A request between its head and its answer, on the fast path as in a session. Left out:
 //! everything that waits, and the bytes of a connection.
 
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
-use http::{HeaderMap, HeaderValue, Method};
+use http::header::USER_AGENT;
+use http::{HeaderMap, HeaderValue, Method, Uri, Version};
 
 use crate::api::Endpoint;
 use crate::clock::{Moment, Timestamp};
@@ -21,7 +23,8 @@ use crate::gateway::request::{clients::Client, validate::ValidRequest};
 use crate::gateway::response::{form::Form, render::Content, reply::Reply};
 use crate::gateway::server::header_memo;
 use crate::gateway::url_rewrite::map::Origin;
-use crate::telemetry::{MethodName, Outcome, spans};
+use crate::telemetry::spans::{self, ClientCall};
+use crate::telemetry::{MethodName, Outcome};
 use crate::writes::WriteId;
 
 /// The time at which the head of a request was there.
@@ -30,6 +33,16 @@ pub(super) struct Arrival {
     pub(super) at: Timestamp,
     /// The same, to measure the duration of the request.
     pub(super) moment: Moment,
+}
+
+/// What the connection says of a request on it.
+#[derive(Clone, Copy)]
+pub(super) struct Transport {
+    /// `http` or `https`.
+    pub(super) scheme: &'static str,
+    pub(super) version: Version,
+    /// The address of the other end; `None` on a Unix socket.
+    pub(super) client_address: Option<IpAddr>,
 }
 
 /// A request and the results of its stages; becomes its outcome.
@@ -112,19 +125,26 @@ impl Classification {
 impl Request {
     pub(super) fn new(
         gateway: &Gateway,
+        transport: Transport,
         method: Method,
-        path: &str,
+        target: &Uri,
         headers: Arc<HeaderMap>,
     ) -> Self {
         let id = headers::request_id(&headers).cloned().unwrap_or_else(random::request_id);
         // Decoded first, because the log redacts keys by their spelling.
-        let outcome =
-            Outcome::new(&method, &decode_unreserved(path), id.to_str().unwrap_or_default());
-        let span = spans::server_span(
-            &headers,
-            MethodName::from(&method),
-            gateway.downstream.server_address(),
-        );
+        let path = decode_unreserved(target.path());
+        let mut outcome = Outcome::new(&method, &path, id.to_str().unwrap_or_default());
+        let span = spans::server_span(&ClientCall {
+            headers: &headers,
+            method: MethodName::from(&method),
+            scheme: transport.scheme,
+            server_address: gateway.downstream.server_address(),
+            query: target.query(),
+        });
+        outcome.client_address = transport.client_address;
+        outcome.version = transport.version;
+        outcome.user_agent = headers.get(USER_AGENT).cloned();
+        outcome.trace_id = spans::trace_id(&span, &headers);
         let origin = gateway.downstream.unknown_origin();
         Self {
             method,

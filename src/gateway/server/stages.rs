@@ -16,7 +16,8 @@ use crate::gateway::request::validate::{self, BodyFraming, ValidRequest, Wire};
 use crate::gateway::response::render::Content;
 use crate::gateway::response::write::{self, Broken};
 use crate::gateway::server::body::{IDLE_BODY_BYTES_MAX, linger};
-use crate::gateway::server::request::{Body, Classification, Known, Request, Stop};
+use crate::gateway::server::connection::ip_of;
+use crate::gateway::server::request::{Body, Classification, Known, Request, Stop, Transport};
 use crate::gateway::server::{handler::Handler, interims::takes_interims};
 use crate::telemetry::CacheOutcome;
 
@@ -59,7 +60,12 @@ impl Handler {
     fn begin(&self, session: &ServerSession) -> Request {
         let head = session.req_header();
         let headers = Arc::new(head.headers.clone());
-        Request::new(&self.gateway, head.method.clone(), head.uri.path(), headers)
+        let transport = Transport {
+            scheme: self.scheme,
+            version: head.version,
+            client_address: session.client_addr().and_then(ip_of),
+        };
+        Request::new(&self.gateway, transport, head.method.clone(), &head.uri, headers)
     }
 
     /// Writes the answer, after the interim ones. Returns the bytes of its body.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::*;
+use crate::telemetry::spans::{self, ClientCall, UpstreamCall};
 
 fn parsed(level: &str) -> Result<LogLevel, UnknownLevel> {
     LogLevel::parse(level, LogLevel::default())
@@ -91,20 +92,21 @@ fn an_unknown_level_is_refused_with_those_that_exist() {
 #[test]
 fn spans_are_disabled_without_an_endpoint() {
     logged_at("debug", || {
-        let span = crate::telemetry::spans::server_span(
-            &http::HeaderMap::new(),
-            (&http::Method::GET).into(),
-            "weir.internal",
-        );
+        let span = spans::server_span(&ClientCall {
+            headers: &http::HeaderMap::new(),
+            method: (&http::Method::GET).into(),
+            scheme: "http",
+            server_address: "weir.internal",
+            query: None,
+        });
         assert!(span.is_disabled());
-        assert!(
-            crate::telemetry::spans::upstream_span(
-                &span,
-                (&http::Method::GET).into(),
-                "api.example.com"
-            )
-            .is_disabled()
-        );
+        let call = UpstreamCall {
+            method: (&http::Method::GET).into(),
+            server_address: "api.example.com",
+            target: "/",
+            resent: 0,
+        };
+        assert!(spans::upstream_span(&span, &call).is_disabled());
     });
 }
 

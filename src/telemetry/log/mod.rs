@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
-use super::outcome::Outcome;
+use super::outcome::{LogText, Outcome, protocol_name};
 
 /// Target of the lines of requests.
 pub(super) const TARGET: &str = module_path!();
@@ -14,6 +14,7 @@ pub(super) const TARGET: &str = module_path!();
 /// Writes the line of a finished request, message `request`. Unknown fields are omitted. A refusal
 /// and a 5xx are warnings, so that `WEIR_LOG=warn` shows failed requests.
 pub fn emit(outcome: &Outcome) {
+    let user_agent = outcome.user_agent.as_ref().map(LogText::user_agent);
     // The level of a record is a constant of its call site.
     macro_rules! line {
         ($level:ident) => {
@@ -24,11 +25,17 @@ pub fn emit(outcome: &Outcome) {
                 method = outcome.method.as_str(),
                 endpoint = outcome.endpoint,
                 path = outcome.path.as_str(),
+                protocol = protocol_name(outcome.version),
+                client_address = outcome.client_address.map(tracing::field::display),
+                user_agent = user_agent.as_ref().map(LogText::as_str),
+                trace_id = outcome.trace_id.as_ref().map(LogText::as_str),
                 status = outcome.status,
                 cache = outcome.cache.label(),
                 account = outcome.account.as_deref(),
                 resource = outcome.resource.as_deref(),
                 upstream_attempts = outcome.upstream_attempts,
+                upstream_request_id = outcome.upstream_request_id.as_ref().map(LogText::as_str),
+                cost = outcome.cost,
                 upstream_ms = millis(outcome.upstream),
                 queue_ms = millis(outcome.queue),
                 duration_ms = millis(outcome.total),
@@ -42,7 +49,7 @@ pub fn emit(outcome: &Outcome) {
                     .as_ref()
                     .and_then(|held| held.until)
                     .map(crate::clock::Timestamp::rfc3339),
-                error = outcome.error.as_ref().map(super::outcome::LogText::as_str),
+                error = outcome.error.as_ref().map(LogText::as_str),
             )
         };
     }

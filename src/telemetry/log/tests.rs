@@ -58,6 +58,10 @@ fn a_request_line_has_these_keys_and_no_other() {
         until: Some(Timestamp::from_secs(1_800_000_000)),
     });
     full.error = Some(LogText::error("connection refused"));
+    full.client_address = Some([192, 0, 2, 7].into());
+    full.user_agent = Some(http::HeaderValue::from_static("bot/1.0"));
+    full.trace_id = Some(LogText::request_id("0af7651916cd43dd8448eb211c80319c"));
+    full.upstream_request_id = Some(LogText::request_id("1A2B:3C"));
     let line = json(&logged(LogFormat::Json, || emit(&full)));
     let mut keys: Vec<&str> = line.keys().map(String::as_str).collect();
     keys.sort_unstable();
@@ -69,6 +73,8 @@ fn a_request_line_has_these_keys_and_no_other() {
             "bytes_out",
             "cache",
             "client",
+            "client_address",
+            "cost",
             "duration_ms",
             "endpoint",
             "error",
@@ -79,6 +85,7 @@ fn a_request_line_has_these_keys_and_no_other() {
             "message",
             "method",
             "path",
+            "protocol",
             "queue_ms",
             "refusal",
             "request_id",
@@ -86,8 +93,11 @@ fn a_request_line_has_these_keys_and_no_other() {
             "status",
             "target",
             "time",
+            "trace_id",
             "upstream_attempts",
             "upstream_ms",
+            "upstream_request_id",
+            "user_agent",
         ]
     );
 }
@@ -116,6 +126,17 @@ fn the_line_of_a_held_request_names_its_wait_cause() {
     let fields =
         ["queue_ms", "held_by", "held_account", "held_until"].map(|key| line[key].to_string());
     assert_eq!(fields, ["20000.0", "\"cooldown\"", "\"bot\"", "\"2027-01-15T08:00:00Z\""]);
+}
+
+#[test]
+fn a_hostile_user_agent_stays_in_its_field() {
+    let mut request = outcome();
+    let raw = format!("x\t\u{fffd}\" ghp_{} {}", "a".repeat(36), "b".repeat(300));
+    request.user_agent = Some(http::HeaderValue::from_bytes(raw.as_bytes()).unwrap());
+    let line = json(&logged(LogFormat::Json, || emit(&request)));
+    let shown = line["user_agent"].as_str().unwrap();
+    assert!(shown.starts_with("x\\u{9}\\u{fffd}\" [redacted] bbb"), "{shown}");
+    assert!(shown.len() <= 256, "{shown}");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use opentelemetry::KeyValue;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig as _};
 use opentelemetry_sdk::Resource;
@@ -87,7 +88,12 @@ impl Exporter {
         let provider = SdkTracerProvider::builder()
             .with_span_processor(processor)
             .with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(sample_ratio))))
-            .with_resource(Resource::builder().with_service_name(service_name.to_owned()).build())
+            .with_resource(
+                Resource::builder()
+                    .with_service_name(service_name.to_owned())
+                    .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+                    .build(),
+            )
             .build();
         Self { provider, runtime: None }
     }

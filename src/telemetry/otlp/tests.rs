@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 
 use super::*;
 use crate::telemetry::init::{TelemetrySettings, subscriber};
-use crate::telemetry::spans;
+use crate::telemetry::spans::{self, ClientCall};
 
 /// A request as the collector received it.
 struct Received {
@@ -74,11 +74,13 @@ fn finish_spans(exporter: &Exporter, spans: usize) {
         subscriber(&TelemetrySettings::default(), Some(exporter), std::io::sink),
         || {
             for _ in 0..spans {
-                drop(spans::server_span(
-                    &HeaderMap::new(),
-                    (&http::Method::GET).into(),
-                    "weir.internal",
-                ));
+                drop(spans::server_span(&ClientCall {
+                    headers: &HeaderMap::new(),
+                    method: (&http::Method::GET).into(),
+                    scheme: "http",
+                    server_address: "weir.internal",
+                    query: None,
+                }));
             }
         },
     );

@@ -3,11 +3,12 @@
 //! and out.
 //!
 //! Without an OTLP endpoint no span is made: the functions here return disabled spans, which cost a
-//! load and a branch. Left out: the exporter (`otlp`), and paths, queries and headers, which no
-//! span carries.
+//! load and a branch. Left out: the exporter (`otlp`), and bodies, headers and most values of
+//! queries, which no span carries.
 
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};
+use opentelemetry::Context;
 use opentelemetry::propagation::{Extractor, Injector, TextMapPropagator};
 use opentelemetry::trace::TraceContextExt as _;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
@@ -15,21 +16,61 @@ use tracing::field::Empty;
 use tracing::{Span, info_span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-use super::outcome::{MethodName, Outcome, WaitCause};
+use super::outcome::{LogText, MethodName, NO_ENDPOINT, Outcome, WaitCause, protocol_name};
 
-/// Opens the server span of a client request. It joins the caller's trace if `headers` carry a
+/// Query parameters whose values are on spans; the value of any other one may be private.
+const SHOWN_PARAMETERS: [&str; 5] = ["page", "per_page", "sort", "direction", "state"];
+/// The value of another one, by OpenTelemetry's name.
+const REDACTED: &str = "REDACTED";
+
+/// What is known of a client request when its server span opens.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientCall<'r> {
+    /// Headers of the request; `traceparent` and `tracestate` are read.
+    pub headers: &'r HeaderMap,
+    /// Request method.
+    pub method: MethodName,
+    /// `http` or `https`.
+    pub scheme: &'static str,
+    /// Host of the gateway.
+    pub server_address: &'r str,
+    /// Query of the target, without `?`.
+    pub query: Option<&'r str>,
+}
+
+/// What is known of a request to the upstream when its client span opens.
+#[derive(Clone, Copy, Debug)]
+pub struct UpstreamCall<'r> {
+    /// Request method.
+    pub method: MethodName,
+    /// Host of the upstream.
+    pub server_address: &'r str,
+    /// Path and query.
+    pub target: &'r str,
+    /// Number of attempts of the same client request before this one.
+    pub resent: u32,
+}
+
+/// Opens the server span of a client request. It joins the caller's trace if the headers carry a
 /// `traceparent`. [`finish`] adds what is known later.
-pub fn server_span(headers: &HeaderMap, method: MethodName, server_address: &str) -> Span {
+pub fn server_span(call: &ClientCall<'_>) -> Span {
     let span = info_span!(
         parent: None,
         "request",
         otel.kind = "server",
         otel.status_code = Empty,
-        http.request.method = method.as_str(),
+        http.request.method = call.method.as_str(),
         http.route = Empty,
         http.response.status_code = Empty,
-        server.address = server_address,
+        url.scheme = call.scheme,
+        url.path = Empty,
+        url.query = Empty,
+        network.protocol.version = Empty,
+        client.address = Empty,
+        user_agent.original = Empty,
+        server.address = call.server_address,
         error.type = Empty,
+        weir.request_id = Empty,
         weir.client = Empty,
         weir.account = Empty,
         weir.resource = Empty,
@@ -39,9 +80,12 @@ pub fn server_span(headers: &HeaderMap, method: MethodName, server_address: &str
         weir.held.account = Empty,
         weir.held.until = Empty,
         weir.upstream.attempts = Empty,
+        weir.upstream.request_id = Empty,
+        weir.cost = Empty,
     );
     if !span.is_disabled() {
-        let caller = TraceContextPropagator::new().extract(&Headers(headers));
+        record_name(&span, "url.query", call.query.map(redacted_query).as_deref());
+        let caller = TraceContextPropagator::new().extract(&Headers(call.headers));
         // Fails only for a span that no exporter sees.
         let _ = span.set_parent(caller);
     }
@@ -79,22 +123,30 @@ pub fn record_wait_cause(span: &Span, cause: &WaitCause) {
     );
 }
 
-/// Opens the child that covers one request to the upstream at `server_address`. A fetch outlives
-/// the request that started it (SPECIFICATION D1), so this span refers to its parent without
-/// keeping it open.
-pub fn upstream_span(request: &Span, method: MethodName, server_address: &str) -> Span {
+/// Opens the child that covers one request to the upstream. A fetch outlives the request that
+/// started it (SPECIFICATION D1), so this span refers to its parent without keeping it open.
+pub fn upstream_span(request: &Span, call: &UpstreamCall<'_>) -> Span {
     let span = info_span!(
         parent: None,
         "upstream",
         otel.kind = "client",
-        otel.name = method.as_str(),
+        otel.name = call.method.as_str(),
         otel.status_code = Empty,
-        http.request.method = method.as_str(),
+        http.request.method = call.method.as_str(),
+        http.request.resend_count = Empty,
         http.response.status_code = Empty,
-        server.address = server_address,
+        url.path = Empty,
+        url.query = Empty,
+        server.address = call.server_address,
         error.type = Empty,
     );
     if !span.is_disabled() {
+        let (path, query) = call.target.split_once('?').unzip();
+        span.record("url.path", LogText::path(path.unwrap_or(call.target)).as_str());
+        record_name(&span, "url.query", query.map(redacted_query).as_deref());
+        if call.resent > 0 {
+            span.record("http.request.resend_count", i64::from(call.resent));
+        }
         let _ = span.set_parent(request.context());
     }
     span
@@ -128,12 +180,25 @@ pub fn finish(request: &Span, outcome: &Outcome) {
         return;
     }
     // `otel.name` would count only until the span has its first child.
-    request.context().span().update_name(format!(
-        "{} {}",
-        outcome.method.as_str(),
-        outcome.endpoint
-    ));
-    request.record("http.route", outcome.endpoint);
+    let method = outcome.method.as_str();
+    let route = Some(outcome.endpoint).filter(|endpoint| *endpoint != NO_ENDPOINT);
+    let name = route.map_or_else(|| method.to_owned(), |route| format!("{method} {route}"));
+    request.context().span().update_name(name);
+    record_name(request, "http.route", route);
+    request.record("url.path", outcome.path.as_str());
+    let version = protocol_name(outcome.version).strip_prefix("HTTP/");
+    record_name(request, "network.protocol.version", version);
+    record_name(
+        request,
+        "client.address",
+        outcome.client_address.map(|address| address.to_string()).as_deref(),
+    );
+    let user_agent = outcome.user_agent.as_ref().map(LogText::user_agent);
+    record_name(request, "user_agent.original", user_agent.as_ref().map(LogText::as_str));
+    request.record("weir.request_id", outcome.request_id.as_str());
+    let upstream_id = outcome.upstream_request_id.as_ref().map(LogText::as_str);
+    record_name(request, "weir.upstream.request_id", upstream_id);
+    request.record("weir.cost", i64::from(outcome.cost));
     request.record("http.response.status_code", i64::from(outcome.status));
     request.record("weir.cache", outcome.cache.label());
     request.record("weir.upstream.attempts", i64::from(outcome.upstream_attempts));
@@ -162,6 +227,38 @@ pub fn inject(span: &Span, headers: &mut HeaderMap) {
     if !span.is_disabled() {
         TraceContextPropagator::new().inject_context(&span.context(), &mut HeadersMut(headers));
     }
+}
+
+/// Returns the trace of a request: that of its span, else the one in the caller's `traceparent`,
+/// so that log lines lead to the caller's trace without an endpoint too.
+pub fn trace_id(span: &Span, headers: &HeaderMap) -> Option<LogText> {
+    if span.is_disabled() && !headers.contains_key("traceparent") {
+        // Nearly every request without an endpoint.
+        return None;
+    }
+    let of = |context: Context| {
+        let span = context.span();
+        let context = span.span_context();
+        context.is_valid().then(|| LogText::request_id(&context.trace_id().to_string()))
+    };
+    of(span.context()).or_else(|| of(TraceContextPropagator::new().extract(&Headers(headers))))
+}
+
+/// Replaces the values of all parameters but a few harmless ones.
+fn redacted_query(query: &str) -> String {
+    let mut shown = String::with_capacity(query.len());
+    for parameter in query.split('&') {
+        if !shown.is_empty() {
+            shown.push('&');
+        }
+        match parameter.split_once('=') {
+            Some((name, _)) if !SHOWN_PARAMETERS.contains(&name) => {
+                shown.extend([name, "=", REDACTED]);
+            }
+            _ => shown.push_str(parameter),
+        }
+    }
+    LogText::path(&shown).as_str().to_owned()
 }
 
 struct Headers<'a>(&'a HeaderMap);

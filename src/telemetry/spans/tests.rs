@@ -55,7 +55,22 @@ fn outcome(status: u16) -> Outcome {
 }
 
 fn request(headers: &HeaderMap) -> Span {
-    server_span(headers, (&Method::GET).into(), "weir.internal")
+    server_span(&ClientCall {
+        headers,
+        method: (&Method::GET).into(),
+        scheme: "http",
+        server_address: "weir.internal",
+        query: Some("page=2&q=hunter2&token=hunter2"),
+    })
+}
+
+fn upstream_call(resent: u32) -> UpstreamCall<'static> {
+    UpstreamCall {
+        method: (&Method::GET).into(),
+        server_address: "api.example.com",
+        target: "/repos/acme/widgets?state=open&q=hunter2",
+        resent,
+    }
 }
 
 fn attribute(span: &SpanData, key: &str) -> Option<Value> {
@@ -87,9 +102,69 @@ fn a_server_span_has_the_names_of_opentelemetry() {
 }
 
 #[test]
-fn a_span_carries_no_path_and_no_query() {
-    let spans = exported(1.0, || finish(&request(&HeaderMap::new()), &outcome(200)));
-    assert!(!format!("{spans:?}").contains("widgets"), "{spans:?}");
+fn a_server_span_names_the_request_and_its_client() {
+    let mut finished = outcome(200);
+    finished.client_address = Some([192, 0, 2, 7].into());
+    finished.user_agent = Some(HeaderValue::from_static("bot/1.0 (linux)"));
+    finished.version = http::Version::HTTP_2;
+    finished.upstream_request_id = Some(LogText::request_id("1A2B:3C"));
+    finished.cost = 2;
+    let spans = exported(1.0, || finish(&request(&HeaderMap::new()), &finished));
+    for (key, value) in [
+        ("url.scheme", "http"),
+        ("url.path", "/repos/acme/widgets"),
+        ("client.address", "192.0.2.7"),
+        ("user_agent.original", "bot/1.0 (linux)"),
+        ("network.protocol.version", "2"),
+        ("weir.request_id", "id"),
+        ("weir.upstream.request_id", "1A2B:3C"),
+    ] {
+        assert_eq!(attribute(&spans[0], key), Some(value.into()), "{key}");
+    }
+    assert_eq!(attribute(&spans[0], "weir.cost"), Some(Value::I64(2)));
+}
+
+#[test]
+fn a_span_has_no_route_where_there_is_none() {
+    let mut refused = outcome(401);
+    refused.endpoint = NO_ENDPOINT;
+    let spans = exported(1.0, || finish(&request(&HeaderMap::new()), &refused));
+    assert_eq!(attribute(named(&spans, "GET"), "http.route"), None);
+}
+
+#[test]
+fn a_span_shows_few_values_of_a_query() {
+    let spans = exported(1.0, || {
+        let request = request(&HeaderMap::new());
+        drop(upstream_span(&request, &upstream_call(0)));
+        finish(&request, &outcome(200));
+    });
+    assert_eq!(attribute(&spans[0], "url.query"), Some("state=open&q=REDACTED".into()));
+    let shown = attribute(&spans[1], "url.query");
+    assert_eq!(shown, Some("page=2&q=REDACTED&token=REDACTED".into()));
+    assert!(!format!("{spans:?}").contains("hunter2"), "{spans:?}");
+}
+
+#[test]
+fn a_repeated_upstream_request_counts_its_resends() {
+    let spans = exported(1.0, || {
+        let request = request(&HeaderMap::new());
+        for resent in [0, 2] {
+            drop(upstream_span(&request, &upstream_call(resent)));
+        }
+    });
+    let counts: Vec<_> =
+        spans[..2].iter().map(|span| attribute(span, "http.request.resend_count")).collect();
+    assert_eq!(counts, [None, Some(Value::I64(2))]);
+}
+
+#[test]
+fn a_request_without_a_span_has_the_trace_of_its_caller() {
+    let trace =
+        |headers: &HeaderMap| trace_id(&Span::none(), headers).map(|id| id.as_str().to_owned());
+    assert_eq!(trace(&headers(CALLER)).as_deref(), Some(CALLER_TRACE));
+    assert_eq!(trace(&headers("00-nonsense")), None);
+    assert_eq!(trace(&HeaderMap::new()), None);
 }
 
 #[test]
@@ -108,7 +183,7 @@ fn an_upstream_that_fails_is_an_error_of_its_span() {
     let spans = exported(1.0, || {
         let request = request(&HeaderMap::new());
         for status in [Some(304), Some(404), None] {
-            let upstream = upstream_span(&request, (&Method::GET).into(), "api.example.com");
+            let upstream = upstream_span(&request, &upstream_call(0));
             inject(&upstream, &mut HeaderMap::new());
             finish_upstream(&upstream, status);
         }
@@ -124,10 +199,7 @@ fn the_steps_of_a_request_are_its_children() {
         let request = request(&HeaderMap::new());
         drop(cache_span(&request));
         drop(admission_span(&request));
-        finish_upstream(
-            &upstream_span(&request, (&Method::GET).into(), "api.example.com"),
-            Some(200),
-        );
+        finish_upstream(&upstream_span(&request, &upstream_call(0)), Some(200));
         finish(&request, &outcome(200));
     });
     let parent = named(&spans, "GET /repos/{owner}/{repo}");
@@ -170,7 +242,7 @@ fn a_wait_cause_is_on_the_admission_and_server_spans() {
 fn a_detached_fetch_does_not_keep_the_server_span_open() {
     let spans = exported(1.0, || {
         let request = request(&HeaderMap::new());
-        let upstream = upstream_span(&request, (&Method::GET).into(), "api.example.com");
+        let upstream = upstream_span(&request, &upstream_call(0));
         finish(&request, &outcome(200));
         drop(request);
         finish_upstream(&upstream, None);
@@ -185,7 +257,7 @@ fn a_callers_trace_goes_on_to_the_upstream() {
     let mut sent = headers(CALLER);
     let spans = exported(1.0, || {
         let request = request(&headers(CALLER));
-        let upstream = upstream_span(&request, (&Method::GET).into(), "api.example.com");
+        let upstream = upstream_span(&request, &upstream_call(0));
         inject(&upstream, &mut sent);
         finish(&request, &outcome(200));
     });
@@ -202,7 +274,7 @@ fn an_unsampled_trace_goes_on_but_is_not_exported() {
     let mut sent = HeaderMap::new();
     let spans = exported(1.0, || {
         let request = request(&headers(&CALLER.replace("-01", "-00")));
-        inject(&upstream_span(&request, (&Method::GET).into(), "api.example.com"), &mut sent);
+        inject(&upstream_span(&request, &upstream_call(0)), &mut sent);
     });
     assert!(spans.is_empty(), "{spans:?}");
     let traceparent = sent["traceparent"].to_str().unwrap();

@@ -3,12 +3,17 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 
 use super::hold_for_five_seconds;
 use super::operator::{ADMIN, ISSUES, Operator};
 use crate::support::raw::Connection;
-use crate::support::{KEY, Setup, captured_log, config, eventually};
+use crate::support::{KEY, Reply, Setup, captured_log, config, eventually};
 
 /// The log lines of the requests that finished on this thread during `act`.
 async fn captured_log(act: impl AsyncFnOnce()) -> Vec<Value> {
@@ -218,4 +223,51 @@ fn an_unknown_log_level_stops_a_start_and_a_check() {
         let expected = "WEIR_LOG: unknown level \"loud\" (accepted: off, error, warn, info, debug)";
         assert!(stderr.contains(expected), "{command}: {stderr}");
     }
+}
+
+#[tokio::test]
+async fn a_request_line_leads_to_the_client_and_the_upstream() {
+    const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+    let world = Setup::new().start().await;
+    let traceparent = format!("00-{TRACE}-b7ad6b7169203331-01");
+    let headers = [
+        ("authorization", format!("Bearer {KEY}")),
+        ("user-agent", "octokit.js/5.0 (linux)".into()),
+        ("traceparent", traceparent),
+    ];
+    let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let mut upstream_id = String::new();
+    let lines = captured_log(async || {
+        world.get_with(ISSUES, &headers).await.assert_status(200);
+        world.get_with(ISSUES, &headers).await.assert_status(200);
+        let missing = world.get_with("/repos/acme/none", &headers).await;
+        missing.assert_status(404);
+        upstream_id = missing.header("x-github-request-id").unwrap_or_default().to_owned();
+    })
+    .await;
+    let keys = ["client_address", "user_agent", "protocol", "trace_id"];
+    for line in &lines {
+        let shown = keys.map(|key| line[key].as_str().unwrap_or_default());
+        assert_eq!(shown, ["127.0.0.1", "octokit.js/5.0 (linux)", "HTTP/1.1", TRACE], "{line}");
+    }
+    let costs: Vec<_> = lines.iter().map(|line| line["cost"].as_u64().unwrap()).collect();
+    assert_eq!(costs, [1, 0, 1], "the second read is a free 304 or a hit: {lines:?}");
+    let shown = lines[2]["upstream_request_id"].as_str().unwrap();
+    assert!(!shown.is_empty() && (upstream_id.is_empty() || upstream_id == shown), "{shown}");
+}
+
+#[tokio::test]
+async fn a_request_over_http2_is_logged_as_such() {
+    let world = Setup::new().start().await;
+    let client: Client<_, Full<Bytes>> =
+        Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+    let request = Request::get(format!("http://{}{ISSUES}", world.address))
+        .header("authorization", format!("Bearer {KEY}"));
+    let lines = captured_log(async || {
+        let answer = client.request(request.body(Full::default()).unwrap()).await.unwrap();
+        Reply::read(answer).await.assert_status(200);
+    })
+    .await;
+    let shown = ["protocol", "client_address"].map(|key| lines[0][key].as_str());
+    assert_eq!(shown, [Some("HTTP/2"), Some("127.0.0.1")]);
 }
