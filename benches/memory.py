@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Measures the resident memory of `weir serve` for stored answers and for large downloads.
+"""Measures the resident memory of `weir serve`: stored answers, large downloads, unfinished heads.
 
-memory.py WEIR [stored|streams] [--answers N] [--bytes N] [--mib N] [--clients N]
+memory.py WEIR [stored|streams|heads] [--answers N] [--bytes N] [--mib N] [--clients N]
 
-By default it stores 100,000 answers of 2 KiB, then runs eight downloads of 200 MiB at once. Real
-answers pass through the real gateway; the figures are differences of VmRSS in /proc. The exit code
-is 1 when a figure exceeds its bound. README.md describes the method and its limits.
+By default it stores 100,000 answers of 2 KiB, then runs eight downloads of 200 MiB at once, then
+opens 1,000 connections that never end the head of their request. Real answers pass through the real
+gateway; the figures are differences of VmRSS in /proc. The exit code is 1 when a figure exceeds its
+bound. README.md describes the method and its limits.
 """
 
 import argparse
@@ -14,7 +15,9 @@ import hashlib
 import http.client
 import json
 import multiprocessing
+import os
 import pathlib
+import selectors
 import signal
 import socket
 import subprocess
@@ -352,6 +355,85 @@ def measure_streams(weir, port, options):
     return f"{worst:.1f} MiB is above {STREAMS_MIB_MAX}" if worst > STREAMS_MIB_MAX else None
 
 
+# The memory that a thousand unfinished heads together add, and the slowest hundredth of another
+# client's requests meanwhile, compared with its usual one.
+HEADS, HEADS_MIB_MAX, SLOWER_MAX = 1000, 64, 2
+
+
+def unfinished_heads(port, length, under_way, may_end):
+    """Holds connections that each send a head of `length` bytes without an end."""
+    # An attacker has a machine of its own; here it must not take the time of gateway and client.
+    os.nice(19)
+    begin = b"GET /repos/acme/widgets HTTP/1.1\r\nHost: weir\r\nX-Fill: "
+    rest = {}
+    with selectors.DefaultSelector() as selector:
+        for _ in range(HEADS):
+            connection = socket.create_connection(("127.0.0.1", port))
+            connection.setblocking(False)
+            rest[connection] = memoryview(begin + b"x" * (length - len(begin)))
+            selector.register(connection, selectors.EVENT_WRITE)
+        while selector.get_map():
+            for key, _ in selector.select():
+                try:
+                    sent = key.fileobj.send(rest[key.fileobj][: 64 * 1024])
+                except OSError:
+                    sent = length
+                rest[key.fileobj] = rest[key.fileobj][sent:]
+                if not rest[key.fileobj]:
+                    selector.unregister(key.fileobj)
+    under_way.set()
+    may_end.wait()
+
+
+def time_requests(port, count, results):
+    """Times hits of one client, one every two milliseconds."""
+    connection, times = http.client.HTTPConnection("127.0.0.1", port), []
+    for _ in range(count):
+        begun = time.monotonic()
+        get(connection, "/repos/acme/widgets/issues/1").read()
+        times.append(time.monotonic() - begun)
+        time.sleep(0.002)
+    results.put(sorted(times)[len(times) * 99 // 100] * 1000)
+
+
+def watched(weir, port, count):
+    """Returns the 99th percentile of a client's times in ms, and the peak of memory meanwhile."""
+    results, peak = multiprocessing.Queue(), 0
+    client = multiprocessing.Process(target=time_requests, args=(port, count, results))
+    client.start()
+    while client.is_alive():
+        peak = max(peak, resident(weir.pid))
+        time.sleep(0.01)
+    return results.get(), peak
+
+
+def measure_heads(weir, port):
+    """Measures heads of 1 MB, which are refused, and heads that wait just below the limit."""
+    watched(weir, port, 500)
+    before, faults = resident(weir.pid), []
+    for length in (1_000_000, 32 * 1024 - 1):
+        usual = max(watched(weir, port, 1000)[0] for _ in range(3))
+        under_way, may_end = multiprocessing.Event(), multiprocessing.Event()
+        attacker = multiprocessing.Process(
+            target=unfinished_heads, args=(port, length, under_way, may_end)
+        )
+        attacker.start()
+        p99, peak = watched(weir, port, 1000)
+        was_sent = under_way.wait(60)
+        peak = max(peak, resident(weir.pid))
+        may_end.set()
+        attacker.join()
+        grown = (peak - before) / MIB
+        print(
+            f"{HEADS} unfinished heads of {length} bytes: +{grown:.1f} MiB at most,"
+            f" another client's p99 {p99:.2f} ms, usually {usual:.2f} ms",
+            flush=True,
+        )
+        if not was_sent or grown > HEADS_MIB_MAX or p99 > SLOWER_MAX * usual:
+            faults.append(f"unfinished heads of {length} bytes cost too much")
+    return "; ".join(faults) or None
+
+
 def run(options, folder):
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     upstream = multiprocessing.Process(
@@ -372,10 +454,12 @@ def run(options, folder):
     try:
         until_listening(weir, port)
         faults = []
-        if options.what != "streams":
+        if options.what in (None, "stored"):
             faults.append(measure_stored(weir, port, admin, options))
-        if options.what != "stored":
+        if options.what in (None, "streams"):
             faults.append(measure_streams(weir, port, options))
+        if options.what in (None, "heads"):
+            faults.append(measure_heads(weir, port))
         return [fault for fault in faults if fault]
     finally:
         weir.terminate()
@@ -387,7 +471,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("weir", help="gateway program, built with --profile dist")
     parser.add_argument(
-        "what", nargs="?", choices=["stored", "streams"], help="one of the two; default: both"
+        "what", nargs="?", choices=["stored", "streams", "heads"], help="one case; default: all"
     )
     parser.add_argument("--answers", type=int, default=100_000)
     parser.add_argument("--bytes", type=int, default=2048, help="body size of each stored answer")

@@ -36,6 +36,8 @@ const CONNECTION_TIME: Duration = Duration::from_secs(60);
 const SPARES: usize = 8;
 /// Longest life of a brief connection. Our choice: probes wait for a second or a few.
 const BRIEF_TIME: Duration = Duration::from_secs(2);
+/// Longest head of a request, as at the gateway's listeners. The server itself would take 400 KiB.
+const HEAD_BYTES_MAX: usize = 32 * 1024;
 /// Pause after an accept that the reserve could not help either. Our choice: a probe does not
 /// notice it, and it costs no measurable CPU.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -128,6 +130,7 @@ fn semaphore(permits: usize) -> Arc<Semaphore> {
 async fn serve(stream: TcpStream, current: Arc<Current>, slot: OwnedSemaphorePermit) {
     let mut server = auto::Builder::new(TokioExecutor::new());
     server.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    server.http1().max_buf_size(HEAD_BYTES_MAX);
     let service = service_fn(|request| exchange(Arc::clone(&current), request));
     let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
     // An error here means that the client disconnected.
@@ -141,7 +144,7 @@ async fn serve(stream: TcpStream, current: Arc<Current>, slot: OwnedSemaphorePer
 /// Answers one request over HTTP/1.1 and returns the connection, which is to be closed.
 async fn serve_briefly(mut stream: TcpStream, current: Arc<Current>) -> TcpStream {
     let mut server = http1::Builder::new();
-    server.keep_alive(false).timer(TokioTimer::new());
+    server.keep_alive(false).timer(TokioTimer::new()).max_buf_size(HEAD_BYTES_MAX);
     let service = service_fn(|request| exchange(Arc::clone(&current), request));
     let answering = server.serve_connection(TokioIo::new(&mut stream), service);
     // Neither a slow nor a lost client matters.

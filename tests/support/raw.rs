@@ -63,6 +63,15 @@ impl Connection {
         String::from_utf8_lossy(&text).into_owned()
     }
 
+    /// Returns what the peer sent before it closed; `None` if it stays open for 20 ms.
+    pub async fn read_unless_open(&mut self) -> Option<String> {
+        tokio::time::timeout(std::time::Duration::from_millis(20), self.0.readable())
+            .await
+            .ok()?
+            .ok()?;
+        Some(self.read_to_close().await)
+    }
+
     /// Reads one response with a `Content-Length` and leaves the connection open.
     pub async fn read_answer(&mut self) -> String {
         let text = self.read_head().await;

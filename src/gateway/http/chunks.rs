@@ -2,8 +2,8 @@
 //!
 //! The framework's reader of request bodies takes an empty size for zero, and a bare line feed for
 //! the end of a line. Request smuggling needs two parsers that disagree about the end of a body.
-//! The framework therefore hands over the raw bytes, and this parser decodes them. A connection
-//! ends after such a body, so no byte behind it is ever read as a request.
+//! The framework therefore hands over the raw bytes, and this parser decodes them. The same parser
+//! finds the next request on the connection.
 
 use bytes::{Bytes, BytesMut};
 
@@ -40,23 +40,37 @@ impl ChunkReader {
     /// Returns the data among these bytes, and the bytes after the end of the body.
     pub fn push(&mut self, mut bytes: Bytes) -> Result<(Bytes, Bytes), BadChunk> {
         let mut out = BytesMut::new();
-        while !bytes.is_empty() && self.expected != Expected::Done {
+        let length = self.read(&bytes, |data| out.extend_from_slice(data))?;
+        let rest = bytes.split_off(length);
+        Ok((out.freeze(), rest))
+    }
+
+    /// Reads over these bytes. Returns how many of them belong to the body.
+    pub fn skip(&mut self, bytes: &[u8]) -> Result<usize, BadChunk> {
+        self.read(bytes, |_| {})
+    }
+
+    fn read(&mut self, bytes: &[u8], mut data: impl FnMut(&[u8])) -> Result<usize, BadChunk> {
+        let mut rest = bytes;
+        while !rest.is_empty() && self.expected != Expected::Done {
             match self.expected {
                 Expected::Data(left) => {
-                    let here = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
-                    out.extend_from_slice(&bytes.split_to(here));
+                    let here = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
+                    let (piece, after) = rest.split_at(here);
+                    data(piece);
+                    rest = after;
                     let left = left - here as u64;
                     self.expected =
                         if left == 0 { Expected::DataEnd } else { Expected::Data(left) };
                 }
                 _ => {
-                    if let Some(line) = self.take_line(&mut bytes)? {
+                    if let Some(line) = self.take_line(&mut rest)? {
                         self.expected = self.after_line(&line)?;
                     }
                 }
             }
         }
-        Ok((out.freeze(), bytes))
+        Ok(bytes.len() - rest.len())
     }
 
     pub fn is_done(&self) -> bool {
@@ -64,10 +78,11 @@ impl ChunkReader {
     }
 
     /// The next whole line, without its CR LF.
-    fn take_line(&mut self, bytes: &mut Bytes) -> Result<Option<Vec<u8>>, BadChunk> {
+    fn take_line(&mut self, bytes: &mut &[u8]) -> Result<Option<Vec<u8>>, BadChunk> {
         let end = bytes.iter().position(|byte| *byte == b'\n');
-        let part = bytes.split_to(end.map_or(bytes.len(), |end| end + 1));
-        self.line.extend_from_slice(&part);
+        let (part, rest) = bytes.split_at(end.map_or(bytes.len(), |end| end + 1));
+        *bytes = rest;
+        self.line.extend_from_slice(part);
         if self.line.len() > LINE_BYTES_MAX {
             return Err(BadChunk);
         }

@@ -52,7 +52,7 @@ pub struct BegunBody {
 }
 
 /// Reads a body piece by piece. It decodes chunked bodies of HTTP/1.1 itself ([`ChunkReader`]) from
-/// the session's raw bytes, and the connection can carry no further request.
+/// the session's raw bytes; the connection yields none beyond them.
 pub struct BodyReader {
     chunks: Option<ChunkReader>,
     pause_max: Duration,
@@ -163,7 +163,6 @@ impl BodyReader {
             let head = session.req_header_mut();
             head.remove_header(&TRANSFER_ENCODING);
             let _ = head.insert_header(CONTENT_LENGTH, RAW_BYTES);
-            session.set_keepalive(None);
         }
         Self { chunks: is_raw.then(ChunkReader::default), pause_max }
     }

@@ -1,22 +1,18 @@
-//! The body of a request on a session: read whole, begun, or drained.
+//! The body of a request on a session: read whole, begun, or left unread.
 
-use std::time::Duration;
-
+use http::header::EXPECT;
 use pingora::protocols::http::ServerSession;
-use tokio::time::timeout;
 
 use crate::api::ResourceName;
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::body::{BodyFault, BodyRead, HeldBody};
 use crate::gateway::request::validate::ValidRequest;
-use crate::gateway::server::handler::Handler;
+use crate::gateway::server::connection::Connection;
 use crate::gateway::server::request::{Body, Identity, Request, Stop};
+use crate::gateway::server::{handler::Handler, unread::UnreadBody};
 
 /// The longest body of a request that has no use for one.
 pub(super) const IDLE_BODY_BYTES_MAX: usize = 64 * 1024;
-
-/// The time for which a rejected body is read. Chosen here: tens of megabytes from nearby.
-const LINGER: Duration = Duration::from_secs(5);
 
 impl Handler {
     /// Reads a body that must be held; a longer one is an error.
@@ -74,10 +70,19 @@ impl Request {
     }
 }
 
-/// Drains the rest of a rejected body for a while. Closing with unread bytes would reset the
-/// connection, and the client might lose the answer.
-pub(super) async fn linger(session: &mut ServerSession) {
-    let rest = async { while let Ok(Some(_)) = session.read_request_body().await {} };
-    // After that, the client may lose the answer.
-    let _ = timeout(LINGER, rest).await;
+/// True if the next request on the connection can be found after this one. A body that is answered
+/// without being read must be short, and sure to come.
+pub(super) fn can_go_on(session: &ServerSession, request: &Request) -> bool {
+    let ServerSession::H1(session) = session else { return true };
+    let connection = session.stream().as_any().downcast_ref::<Connection>();
+    let is_untouched = request.body == Body::Unread && !request.headers.contains_key(EXPECT);
+    connection.map(Connection::unread).is_some_and(|unread| {
+        let is_short = match &unread.body {
+            UnreadBody::Bytes(left) => *left <= IDLE_BODY_BYTES_MAX as u64,
+            // Its length is unknown; at worst the connection ends after this answer.
+            UnreadBody::Chunks(_) => true,
+            UnreadBody::Endless => false,
+        };
+        unread.is_over() || is_untouched && is_short
+    })
 }

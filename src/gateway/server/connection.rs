@@ -1,11 +1,13 @@
-//! A client connection with a read-ahead buffer, to inspect its first bytes.
+//! A client connection with a read-ahead buffer, to find the end of a request's head.
 //!
-//! To the framework it is an ordinary stream. Deadlines use the machine's time, because a slow
-//! client has nothing to do with the gateway's clock. Parsing is left out.
+//! To the framework it is a stream of one request: no byte after that leaves the buffer. Deadlines
+//! use the machine's time, because a slow client has nothing to do with the gateway's clock.
+//! Parsing is left out.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,12 +28,11 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::clock::timer_now;
-use crate::gateway::request::validate::HEAD_BYTES_MAX;
+use crate::gateway::request::validate::{BodyFraming, HEAD_BYTES_MAX};
+use crate::gateway::server::unread::{Unread, UnreadBody};
 
 /// Size of one read; nearly all request heads are shorter.
 const READ_BYTES: usize = 4 * 1024;
-/// Buffer space while no bytes are expected; mostly the rest of the request's buffer is enough.
-const WATCHED_BYTES: usize = 256;
 /// Size of one write; the write timeout counts for each.
 const SLICE_BYTES: usize = 64 * 1024;
 
@@ -42,8 +43,10 @@ pub(super) fn ip_of(peer: &SocketAddr) -> Option<IpAddr> {
 
 pub(super) struct Connection {
     stream: Stream,
+    /// Small or absent while nothing comes: there may be thousands of connections.
     ahead: BytesMut,
     client_address: Option<IpAddr>,
+    unread: Unread,
 }
 
 /// The timer and shutdown signal of a connection, made once: they cost more than a request.
@@ -70,6 +73,14 @@ impl Watch {
         Self { timer: Box::pin(sleep(Duration::ZERO)), stopping: Box::pin(stopping) }
     }
 
+    /// Ready once `deadline` has passed or the gateway shuts down.
+    fn poll_end(&mut self, deadline: Instant, context: &mut Context<'_>) -> Poll<Received> {
+        if self.stopping.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Received::Closed);
+        }
+        self.poll_late(deadline, context).map(|()| Received::TimedOut)
+    }
+
     /// Ready once `deadline` has passed. The timer is reset only when it would fire too late. For
     /// an earlier deadline it fires once in vain, which is cheaper than a reset per request.
     fn poll_late(&mut self, deadline: Instant, context: &mut Context<'_>) -> Poll<()> {
@@ -90,12 +101,28 @@ impl Connection {
     pub(super) fn new(stream: Stream) -> Self {
         let digest = stream.get_socket_digest();
         let client_address = digest.as_ref().and_then(|digest| ip_of(digest.peer_addr()?));
-        Self { stream, ahead: BytesMut::new(), client_address }
+        Self { stream, ahead: BytesMut::new(), unread: Unread::ALL, client_address }
     }
 
     /// The address of the other end; `None` on a Unix socket.
     pub(super) fn client_address(&self) -> Option<IpAddr> {
         self.client_address
+    }
+
+    /// Limits a session to one request, whose whole head is in the buffer. Without a framing, it is
+    /// the last request.
+    pub(super) fn begin(&mut self, head_bytes: usize, framing: Option<BodyFraming>) {
+        self.unread = Unread::of(head_bytes, framing);
+    }
+
+    /// Drops the buffer; whatever comes is to be discarded.
+    pub(super) fn forget(&mut self) {
+        (self.ahead, self.unread) = (BytesMut::new(), Unread::ALL);
+    }
+
+    /// The bytes of the request that the session has not read.
+    pub(super) fn unread(&self) -> &Unread {
+        &self.unread
     }
 
     /// Recovers the connection from a stream that was made of one.
@@ -111,35 +138,43 @@ impl Connection {
         self.ahead.advance(bytes.min(self.ahead.len()));
     }
 
-    /// Reads once, until `deadline` at the latest.
+    /// Reads once, until `deadline` at the latest, and never beyond the size of a head.
     pub(super) async fn more(&mut self, watch: &mut Watch, deadline: Instant) -> Received {
         poll_fn(|context| {
-            match self.poll_more(context, READ_BYTES) {
+            match self.poll_more(context, HEAD_BYTES_MAX) {
                 Poll::Ready(Ok(1..)) => return Poll::Ready(Received::Bytes),
                 Poll::Ready(_) => return Poll::Ready(Received::Closed),
+                Poll::Pending if self.ahead.is_empty() => self.ahead = BytesMut::new(),
                 Poll::Pending => {}
             }
-            if watch.stopping.as_mut().poll(context).is_ready() {
-                return Poll::Ready(Received::Closed);
-            }
-            watch.poll_late(deadline, context).map(|()| Received::TimedOut)
+            watch.poll_end(deadline, context)
         })
         .await
     }
 
-    /// Reads until a line is buffered; false if none comes in time or within a head's size.
-    pub(super) async fn has_line(&mut self, watch: &mut Watch, deadline: Instant) -> bool {
-        let mut seen = 0;
-        while seen <= HEAD_BYTES_MAX {
-            if memchr::memchr(b'\n', self.ahead.get(seen..).unwrap_or_default()).is_some() {
-                return true;
+    /// Reads and drops the rest of the request. Returns true at its end, false if it does not come
+    /// by `deadline`.
+    pub(super) async fn discard(&mut self, watch: &mut Watch, deadline: Instant) -> bool {
+        poll_fn(|context| {
+            while !self.unread.is_over() {
+                if !self.ahead.is_empty() {
+                    let dropped = self.unread.take(&self.ahead);
+                    self.ahead.advance(dropped);
+                    continue;
+                }
+                // The timer cannot fire between reads that are always ready.
+                if timer_now() >= deadline {
+                    return Poll::Ready(false);
+                }
+                match self.poll_more(context, READ_BYTES) {
+                    Poll::Ready(Ok(1..)) => {}
+                    Poll::Ready(_) => return Poll::Ready(false),
+                    Poll::Pending => return watch.poll_end(deadline, context).map(|_| false),
+                }
             }
-            seen = self.ahead.len();
-            if self.more(watch, deadline).await != Received::Bytes {
-                return false;
-            }
-        }
-        false
+            Poll::Ready(true)
+        })
+        .await
     }
 
     /// Writes `unsent` as far as the client takes it, and returns when the client leaves. A
@@ -158,20 +193,34 @@ impl Connection {
                     return Poll::Ready(());
                 }
             }
-            while self.ahead.len() < READ_BYTES {
-                match ready!(self.poll_more(context, WATCHED_BYTES)) {
-                    Ok(1..) => {}
-                    _ => return Poll::Ready(()),
-                }
-            }
-            Poll::Pending
+            self.poll_left(context).map(|_| ())
         })
         .await;
     }
 
-    fn poll_more(&mut self, context: &mut Context<'_>, bytes: usize) -> Poll<io::Result<usize>> {
-        self.ahead.reserve(bytes);
-        std::pin::pin!(self.stream.read_buf(&mut self.ahead)).poll(context)
+    /// Ready when the client leaves; its bytes are kept, up to a head or two.
+    fn poll_left(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.ahead.len() < READ_BYTES {
+            if ready!(self.poll_more(context, READ_BYTES))? == 0 {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Reads once, into a buffer that then holds at most `bytes_max`. While nothing comes, the read
+    /// takes no memory.
+    fn poll_more(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes_max: usize,
+    ) -> Poll<io::Result<usize>> {
+        let mut space = [MaybeUninit::uninit(); READ_BYTES];
+        let room = bytes_max.saturating_sub(self.ahead.len()).min(READ_BYTES);
+        let mut read = ReadBuf::uninit(&mut space[..room]);
+        ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
+        self.ahead.extend_from_slice(read.filled());
+        Poll::Ready(Ok(read.filled().len()))
     }
 
     /// Writes all of `bytes`. Returns false if the client left or took nothing for `pause_max`.
@@ -223,6 +272,7 @@ impl fmt::Debug for Connection {
             .field("stream", &self.stream)
             .field("ahead", &self.ahead.len())
             .field("client_address", &self.client_address)
+            .field("unread", &self.unread)
             .finish()
     }
 }
@@ -233,12 +283,31 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.ahead.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(context, into);
+        let this = &mut *self;
+        if this.unread.is_over() {
+            // The framework reads on to notice that the client leaves.
+            return this.poll_left(context);
         }
-        let length = self.ahead.len().min(into.remaining());
-        into.put_slice(&self.ahead[..length]);
-        self.ahead.advance(length);
+        if this.ahead.is_empty() {
+            match &mut this.unread.body {
+                UnreadBody::Endless => return Pin::new(&mut this.stream).poll_read(context, into),
+                UnreadBody::Bytes(left) => {
+                    let before = into.filled().len();
+                    ready!(Pin::new(&mut (&mut this.stream).take(*left)).poll_read(context, into))?;
+                    *left -= (into.filled().len() - before) as u64;
+                    return Poll::Ready(Ok(()));
+                }
+                UnreadBody::Chunks(_) => {
+                    if ready!(this.poll_more(context, READ_BYTES))? == 0 {
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+            }
+        }
+        let room = this.ahead.len().min(into.remaining());
+        let length = this.unread.take(&this.ahead[..room]);
+        into.put_slice(&this.ahead[..length]);
+        this.ahead.advance(length);
         Poll::Ready(Ok(()))
     }
 }
@@ -328,5 +397,63 @@ impl GetProxyDigest for Connection {
 impl GetSocketDigest for Connection {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
         self.stream.get_socket_digest()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pingora::protocols::l4::stream::Stream as TcpConnection;
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::watch::channel;
+
+    use super::*;
+
+    async fn pair() -> (TcpStream, Connection) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        (client, Connection::new(Box::new(TcpConnection::from(stream))))
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_holds_no_buffer() {
+        let (mut client, mut connection) = pair().await;
+        let (_stop, stopped) = channel(false);
+        let mut watch = Watch::new(&stopped);
+        for _ in 0..2 {
+            let soon = timer_now() + Duration::from_millis(1);
+            assert_eq!(connection.more(&mut watch, soon).await, Received::TimedOut);
+            assert_eq!(connection.ahead.capacity(), 0);
+            client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+            let late = timer_now() + Duration::from_secs(20);
+            assert_eq!(connection.more(&mut watch, late).await, Received::Bytes);
+            assert_eq!(connection.ahead(), b"GET / HTTP/1.1\r\n");
+            assert!(connection.ahead.capacity() < 100, "{}", connection.ahead.capacity());
+            connection.used(16);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_session_reads_the_bytes_of_one_request() {
+        let (mut client, mut connection) = pair().await;
+        let (_stop, stopped) = channel(false);
+        let mut watch = Watch::new(&stopped);
+        client.write_all(b"HEAD3\r\nabc\r\n0\r\n\r\nNEXT").await.unwrap();
+        let late = timer_now() + Duration::from_secs(20);
+        assert_eq!(connection.more(&mut watch, late).await, Received::Bytes);
+        connection.begin(4, Some(BodyFraming::Chunked));
+        let mut read = [0; 100];
+        let length = connection.read(&mut read).await.unwrap();
+        assert_eq!(&read[..length], b"HEAD");
+        let length = connection.read(&mut read).await.unwrap();
+        assert_eq!(&read[..length], b"3\r\nabc\r\n0\r\n\r\n");
+        assert!(connection.discard(&mut watch, late).await);
+        assert_eq!(connection.ahead(), b"NEXT");
+        // The next read waits for the client's end, and keeps what comes before.
+        client.write_all(b"MORE").await.unwrap();
+        drop(client);
+        assert_eq!(connection.read(&mut read).await.unwrap(), 0);
+        assert_eq!(connection.ahead(), b"NEXTMORE");
     }
 }

@@ -1,10 +1,9 @@
 //! The fast path: reads over HTTP/1.1 without a framework session; one read, buffer and write.
 //!
-//! Only unambiguous requests take it: a GET or HEAD that came in one piece, without a body and
-//! without headers about its connection. The functions of every other request validate, classify,
-//! answer and finish it; only reading and writing differ. A miss goes on in `reads.rs`. Everything
-//! else goes to a session (`stages.rs`) with its bytes and the results so far, so that no stage
-//! runs twice.
+//! Only unambiguous requests take it: a GET or HEAD without a body and without headers about its
+//! connection. The functions of every other request validate, classify, answer and finish it; only
+//! reading and writing differ. A miss goes on in `reads.rs`. Everything else goes to a session
+//! (`stages.rs`) with its bytes and the results so far, so that no stage runs twice.
 
 use std::sync::Arc;
 
@@ -16,9 +15,10 @@ use tokio::time::Instant;
 
 use crate::clock::timer_now;
 use crate::gateway::error::GatewayError;
-use crate::gateway::request::validate::{self, Wire};
+use crate::gateway::request::validate::{self, BodyFraming, Wire};
 use crate::gateway::server::connection::{Connection, Received, Watch};
-use crate::gateway::server::handler::{Frontend, Handler, PREFACE_BEGINS};
+use crate::gateway::server::handler::{Frontend, Handler, PREFACE};
+use crate::gateway::server::head::HeadReader;
 use crate::gateway::server::header_memo::{HeaderMemo, Lines};
 use crate::gateway::server::reads::{Miss, Served};
 use crate::gateway::server::request::{Classification, Known, Request, Transport};
@@ -35,14 +35,12 @@ const BUFFER_KEPT_BYTES: usize = 16 * 1024;
 /// The reason why a connection leaves the fast path.
 pub(super) enum Next {
     Over,
-    /// The bytes do not begin a request, or came too late.
+    /// The bytes do not begin a request, are too many, or came too late.
     Unreadable(GatewayError),
     Preface,
-    /// A session serves the next request; its head arrives by `deadline` or never.
-    Session {
-        known: Option<Box<Known>>,
-        deadline: Instant,
-    },
+    /// A session serves the next request. The connection has its whole head and yields no more than
+    /// this request.
+    Session(Option<Box<Known>>),
 }
 
 /// The result of a request that the fast path took.
@@ -84,16 +82,30 @@ impl Frontend {
                 memo = None;
             }
             let listen = &handler.gateway.env.config.listen;
-            let _active = handler.gateway.env.active.enter();
-            let lookup = if *shutdown.borrow() {
-                None
-            } else {
-                handler.look_up(connection, &mut memo, &mut buffer)
-            };
             let deadline =
-                || if age == Age::New { until } else { timer_now() + listen.header_timeout };
+                if age == Age::New { until } else { timer_now() + listen.header_timeout };
+            let mut whole = None;
+            let lookup = loop {
+                let lookup = if *shutdown.borrow() {
+                    None
+                } else {
+                    handler.look_up(connection, &mut memo, &mut buffer)
+                };
+                if lookup.is_some() || whole.is_some() {
+                    break lookup;
+                }
+                let at_first = connection.ahead().len();
+                match whole_head(connection, watch, deadline).await {
+                    Ok(head_bytes) => whole = Some(head_bytes),
+                    Err(next) => return next,
+                }
+                if connection.ahead().len() == at_first {
+                    break None;
+                }
+            };
+            let _active = handler.gateway.env.active.enter();
             let Some((lookup, head_bytes)) = lookup else {
-                return for_a_session(connection, watch, deadline()).await;
+                return for_a_session(connection, whole.unwrap_or_default());
             };
             let served = match lookup {
                 Lookup::Served(served) => served,
@@ -109,7 +121,8 @@ impl Frontend {
                     handler.finish(request, Some(body_bytes));
                 }
                 Served::Known(known) if is_written => {
-                    return Next::Session { known: Some(known), deadline: deadline() };
+                    connection.begin(head_bytes, Some(BodyFraming::None));
+                    return Next::Session(Some(known));
                 }
                 Served::Buffered(request, _) | Served::ClientGone(request) => {
                     handler.finish(request, None);
@@ -128,39 +141,66 @@ impl Frontend {
     }
 }
 
-/// Waits for enough bytes to tell HTTP/2 from HTTP/1.1; the reason, if the fast path ends here.
+/// Waits for a request's first bytes, and for as many as tell HTTP/2 from HTTP/1.1. Returns the
+/// reason, if the fast path ends here.
 async fn first_bytes(
     connection: &mut Connection,
     watch: &mut Watch,
     age: Age,
     until: Instant,
 ) -> Option<Next> {
-    while is_too_short(connection.ahead()) {
-        match connection.more(watch, until).await {
-            Received::Bytes => {}
-            Received::TimedOut if age == Age::New && !connection.ahead().is_empty() => {
-                return Some(Next::Unreadable(GatewayError::HeadTimeout));
-            }
-            Received::TimedOut | Received::Closed => return Some(Next::Over),
+    let may_be_http2 = |ahead: &[u8]| age == Age::New && PREFACE.starts_with(ahead);
+    while connection.ahead().is_empty()
+        || connection.ahead().len() < PREFACE.len() && may_be_http2(connection.ahead())
+    {
+        if let Some(next) = more(connection, watch, until).await {
+            return Some(next);
         }
     }
-    let is_http2 = age == Age::New && connection.ahead().starts_with(PREFACE_BEGINS);
+    let is_http2 = age == Age::New && connection.ahead().starts_with(PREFACE);
     is_http2.then_some(Next::Preface)
 }
 
-/// Leaves a request to a session, unless its first line is malformed.
-async fn for_a_session(connection: &mut Connection, watch: &mut Watch, deadline: Instant) -> Next {
-    if connection.has_line(watch, deadline).await
-        && let Err(malformed) = validate::check_line(connection.ahead())
-    {
-        return Next::Unreadable(GatewayError::Malformed(malformed));
+/// Reads until the head at the beginning of the buffer is whole, and returns its length.
+async fn whole_head(
+    connection: &mut Connection,
+    watch: &mut Watch,
+    deadline: Instant,
+) -> Result<usize, Next> {
+    let mut reader = HeadReader::default();
+    loop {
+        match reader.length(connection.ahead()) {
+            Ok(Some(head_bytes)) => return Ok(head_bytes),
+            Ok(None) => {}
+            Err(fault) => return Err(Next::Unreadable(GatewayError::Malformed(fault))),
+        }
+        if let Some(next) = more(connection, watch, deadline).await {
+            return Err(next);
+        }
     }
-    Next::Session { known: None, deadline }
 }
 
-/// True if the bytes are too few to tell HTTP/2 from HTTP/1.1.
-fn is_too_short(ahead: &[u8]) -> bool {
-    ahead.len() < PREFACE_BEGINS.len() && PREFACE_BEGINS.starts_with(ahead)
+/// Reads once. Returns the reason, if no request comes any more.
+async fn more(connection: &mut Connection, watch: &mut Watch, deadline: Instant) -> Option<Next> {
+    match connection.more(watch, deadline).await {
+        Received::Bytes => None,
+        Received::TimedOut if !connection.ahead().is_empty() => {
+            Some(Next::Unreadable(GatewayError::HeadTimeout))
+        }
+        Received::TimedOut | Received::Closed => Some(Next::Over),
+    }
+}
+
+/// Leaves a request to a session, unless its first line is malformed. The session refuses an
+/// ambiguous framing.
+fn for_a_session(connection: &mut Connection, head_bytes: usize) -> Next {
+    let head = connection.ahead().get(..head_bytes).unwrap_or_default();
+    if let Err(malformed) = validate::check_line(head) {
+        return Next::Unreadable(GatewayError::Malformed(malformed));
+    }
+    let framing = validate::framing_of(head).ok();
+    connection.begin(head_bytes, framing);
+    Next::Session(None)
 }
 
 struct RequestLine {

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use crate::gateway::assembly::Gateway;
 use crate::gateway::reload::Current;
 
-/// The beginning of HTTP/2's preface; no HTTP/1.1 request begins so (RFC 9113 §3.4).
-pub(super) const PREFACE_BEGINS: &[u8; 4] = b"PRI ";
+/// HTTP/2's preface; no HTTP/1.1 request begins so (RFC 9113 §3.4).
+pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A listener's application: bounds the time before the first bytes, tells HTTP/2 from HTTP/1.1,
 /// answers hits (`fast_path.rs`), and hands everything else to a [`Handler`].
 ///
 /// The framework would look for the whole preface without a deadline, and so never answer a request
-/// shorter than that.
+/// shorter than that. It would also read heads of a megabyte (`head.rs`).
 pub struct Frontend {
     current: Arc<Current>,
     scheme: &'static str,

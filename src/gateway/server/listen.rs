@@ -25,8 +25,9 @@ use crate::config::Listen;
 use crate::gateway::reload::Current;
 use crate::gateway::server::handler::Frontend;
 
-/// Large enough for one write per ordinary answer (src/gateway/README.md, "The framework").
-const WRITE_BUFFER_BYTES: usize = 16 * 1024;
+/// One write for an ordinary answer (src/gateway/README.md, "The framework"). Reads have a buffer
+/// of the gateway's own; the framework's would hold another 64 KiB for each connection.
+const BUFFERS: L4BufferSettings = L4BufferSettings { read: Some(0), write: Some(16 * 1024) };
 
 /// Owner and group may connect to a Unix socket; a client key is needed all the same.
 const SOCKET_MODE: u32 = 0o660;
@@ -117,14 +118,15 @@ impl Listening {
             listener.set_nonblocking(true)?;
             let bound = listener.local_addr()?;
             fds.add(bound.to_string(), listener.into_raw_fd());
-            let buffers = L4BufferSettings::default().write(WRITE_BUFFER_BYTES);
-            service.add_listener(ListenerConfig::tcp(bound.to_string()).l4_buffer(buffers));
+            service.add_listener(ListenerConfig::tcp(bound.to_string()).l4_buffer(BUFFERS));
             addresses.push(bound);
         }
         if let Some(path) = &gateway.env.config.listen.unix {
             // The framework would panic on a bad path, and take over another process's socket.
             fds.add(path.display().to_string(), bind_socket(path)?.into_raw_fd());
-            service.add_uds(&path.display().to_string(), Some(Permissions::from_mode(SOCKET_MODE)));
+            let endpoint = ListenerConfig::uds(path.display().to_string());
+            let mode = Permissions::from_mode(SOCKET_MODE);
+            service.add_listener(endpoint.permissions(mode).l4_buffer(BUFFERS));
         }
         let fds = Arc::new(Mutex::new(fds));
         let service =

@@ -1,5 +1,5 @@
-//! The sessions between pingora's listener and the stages of a request: deadlines of the head,
-//! HTTP/1.1 or HTTP/2, keep-alive.
+//! The sessions between pingora's listener and the stages of a request: HTTP/1.1 or HTTP/2,
+//! keep-alive, and answers to heads that are refused.
 //!
 //! pingora's `ProxyHttp` is not used: its phases begin after the head, and it sets no total
 //! deadline for reading the head. This is an application on pingora's listener and sessions;
@@ -14,9 +14,9 @@ use pingora::ErrorType;
 use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::H2Options;
-use pingora::protocols::{Peek as _, Stream};
+use pingora::protocols::{Shutdown as _, Stream};
 use pingora::server::ShutdownWatch;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 
 use crate::clock::timer_now;
 use crate::gateway::error::{GatewayError, Malformed};
@@ -27,10 +27,9 @@ use crate::gateway::server::fast_path::{Age, Next};
 use crate::gateway::server::handler::{Frontend, Handler};
 use crate::gateway::server::request::Known;
 
-/// The time for which an unread request body is drained so that its connection can be reused.
-const DRAIN_BODY: Duration = Duration::from_secs(5);
-
-const PREFACE_BYTES: usize = 24;
+/// The time for which the rest of a refused request is read. Chosen here: tens of megabytes from
+/// nearby.
+const LINGER: Duration = Duration::from_secs(5);
 
 /// The HTTP/2 side of a listener.
 struct Http2Frontend {
@@ -53,15 +52,11 @@ impl ServerApp for Frontend {
             match self.reads(&mut handler, &mut connection, &mut watch, age, shutdown).await {
                 Next::Over => return None,
                 Next::Unreadable(error) => {
-                    handler.reject_unread(&mut ServerSession::new_http1(connection), error).await;
+                    handler.reject_unread(connection, &mut watch, error).await;
                     return None;
                 }
                 Next::Preface => {
                     let listen = &handler.gateway.env.config.listen;
-                    timeout(listen.header_timeout, connection.try_peek(&mut [0; PREFACE_BYTES]))
-                        .await
-                        .ok()?
-                        .ok()?;
                     let _connection = handler.gateway.env.active.connect();
                     let mut options = HttpServerOptions::default();
                     options.h2c = true;
@@ -70,11 +65,9 @@ impl ServerApp for Frontend {
                         .process_new(connection, shutdown)
                         .await;
                 }
-                Next::Session { known, deadline } => {
-                    let session = ServerSession::new_http1(connection);
-                    let served = handler.one(session, known, deadline, age, shutdown);
-                    let stream = Box::pin(served).await?;
-                    (connection, age) = (Connection::of(stream)?, Age::Used);
+                Next::Session(known) => {
+                    let served = handler.serve_http1(connection, known, &mut watch, shutdown);
+                    (connection, age) = (Box::pin(served).await?, Age::Used);
                 }
             }
         }
@@ -87,12 +80,11 @@ impl HttpServerApp for Http2Frontend {
     async fn process_new_http(
         self: &Arc<Self>,
         session: ServerSession,
-        shutdown: &ShutdownWatch,
+        _shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         let handler = self.front.handler();
-        let deadline = timer_now() + handler.gateway.env.config.listen.header_timeout;
-        let stream = handler.one(session, None, deadline, Age::New, shutdown).await?;
-        Some(ReusedHttpStream::new(stream, None))
+        handler.serve_http2(session).await;
+        None
     }
 
     fn server_options(&self) -> Option<&HttpServerOptions> {
@@ -108,55 +100,73 @@ impl HttpServerApp for Http2Frontend {
 }
 
 impl Handler {
-    /// Serves one request of a session, whose head arrives by `deadline` or never. Returns the
-    /// connection if it can carry another request.
-    async fn one(
+    /// Serves the request whose head the connection has. Returns the connection if it can carry
+    /// another request.
+    async fn serve_http1(
         &self,
-        mut session: ServerSession,
+        connection: Box<Connection>,
         known: Option<Box<Known>>,
-        deadline: Instant,
-        age: Age,
+        watch: &mut Watch,
         shutdown: &ShutdownWatch,
-    ) -> Option<Stream> {
+    ) -> Option<Box<Connection>> {
         let listen = &self.gateway.env.config.listen;
-        session.set_pipelining_enabled(false);
-        session.set_read_timeout(Some(listen.body_timeout));
-        session.set_write_timeout(Some(listen.body_timeout));
-        session.set_total_drain_timeout(Some(DRAIN_BODY));
-        let keepalive = listen.idle_timeout.as_secs().max(1);
-        session.set_keepalive((!*shutdown.borrow()).then_some(keepalive));
-        let mut stopping = shutdown.clone();
-        let read = tokio::select! {
-            biased;
-            read = timeout_at(deadline, session.read_request()) => read,
-            _ = stopping.wait_for(|stopping| *stopping) => return None,
-        };
-        match read {
-            Ok(Ok(true)) => {}
-            Ok(Err(error)) if *error.etype() == ErrorType::InvalidHTTPHeader => {
-                let fault = GatewayError::Malformed(fault_of_head(&error.to_string()));
-                self.reject_unread(&mut session, fault).await;
+        let mut session = ServerSession::new_http1(connection);
+        self.set_timeouts(&mut session);
+        match session.read_request().await {
+            Ok(true) => {}
+            Err(error) if *error.etype() == ErrorType::InvalidHTTPHeader => {
+                let fault = Malformed::Bad("the head is not well-formed HTTP");
+                let connection = connection_of(session)?;
+                self.reject_unread(connection, watch, GatewayError::Malformed(fault)).await;
                 return None;
             }
-            Err(_) if age == Age::New => {
-                self.reject_unread(&mut session, GatewayError::HeadTimeout).await;
-                return None;
-            }
-            Ok(Ok(false) | Err(_)) | Err(_) => return None,
+            Ok(false) | Err(_) => return None,
         }
         let _active = self.gateway.env.active.enter();
-        self.serve(&mut session, known.map(|known| *known)).await.ok()?;
-        if *shutdown.borrow() {
-            session.set_keepalive(None);
+        if let ServerSession::H1(session) = &mut session {
+            // Decided when the answer begins (`stages.rs`).
+            session.set_close_on_response_before_downstream_finish(false);
         }
+        self.serve(&mut session, known.map(|known| *known)).await.ok()?;
+        let ServerSession::H1(mut session) = session else { return None };
         // A client that does not read must not delay the flush without end.
-        let stream = timeout(listen.body_timeout, session.finish()).await.ok()?.ok().flatten()?;
-        // No byte of a next request was read ahead; otherwise the framework returns no connection.
-        Some(stream.into_parts().0)
+        timeout(listen.body_timeout, session.finish_body()).await.ok()?.ok()?;
+        let is_kept = session.will_keepalive() && !*shutdown.borrow();
+        let mut connection = connection_of(ServerSession::H1(session))?;
+        if !is_kept {
+            connection.shutdown().await;
+        }
+        // A close with unread bytes resets the connection, and the client may lose the answer.
+        let is_whole = connection.discard(watch, timer_now() + LINGER).await;
+        (is_kept && is_whole).then_some(connection)
+    }
+
+    async fn serve_http2(&self, mut session: ServerSession) {
+        self.set_timeouts(&mut session);
+        let _active = self.gateway.env.active.enter();
+        if self.serve(&mut session, None).await.is_ok() {
+            let flushed = timeout(self.gateway.env.config.listen.body_timeout, session.finish());
+            // The stream is over in any case.
+            let _ = flushed.await;
+        }
+    }
+
+    fn set_timeouts(&self, session: &mut ServerSession) {
+        let listen = &self.gateway.env.config.listen;
+        session.set_read_timeout(Some(listen.body_timeout));
+        session.set_write_timeout(Some(listen.body_timeout));
+        session.set_total_drain_timeout(Some(LINGER));
     }
 
     /// Answers a connection without a readable head and closes it.
-    async fn reject_unread(&self, session: &mut ServerSession, error: GatewayError) {
+    async fn reject_unread(
+        &self,
+        mut connection: Box<Connection>,
+        watch: &mut Watch,
+        error: GatewayError,
+    ) {
+        connection.forget();
+        let mut session = ServerSession::new_http1(connection);
         session.set_keepalive(None);
         let origin = self.gateway.downstream.unknown_origin();
         let now = self.gateway.env.clock.now();
@@ -167,17 +177,17 @@ impl Handler {
         self.gateway.env.metrics.refused(None, reason);
         tracing::info!(refusal = reason, "a connection without a readable request was closed");
         let pause_max = self.gateway.env.config.listen.body_timeout;
-        // The connection closes in any case.
-        let _ = write::write(session, &Method::GET, head, body, pause_max).await;
-        session.shutdown().await;
+        let written = write::write(&mut session, &Method::GET, head, body, pause_max).await;
+        // A client that takes no answer gets no time either.
+        if let (Ok(_), Some(mut connection)) = (written, connection_of(session)) {
+            connection.shutdown().await;
+            // The client may still be sending; a reset would take the answer away from it.
+            connection.discard(watch, timer_now() + LINGER).await;
+        }
     }
 }
 
-/// Classifies the framework's error about a head. The framework has its own, higher limits and
-/// reports them only by their wording.
-fn fault_of_head(error: &str) -> Malformed {
-    if error.contains("too many headers") || error.contains("larger than") {
-        return Malformed::HeadTooLarge;
-    }
-    Malformed::Bad("the head is not well-formed HTTP")
+fn connection_of(session: ServerSession) -> Option<Box<Connection>> {
+    let ServerSession::H1(session) = session else { return None };
+    Connection::of(session.into_inner())
 }

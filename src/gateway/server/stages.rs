@@ -15,7 +15,7 @@ use crate::gateway::error::{GatewayError, Malformed};
 use crate::gateway::request::validate::{self, BodyFraming, ValidRequest, Wire};
 use crate::gateway::response::render::Content;
 use crate::gateway::response::write::{self, Broken};
-use crate::gateway::server::body::{IDLE_BODY_BYTES_MAX, linger};
+use crate::gateway::server::body::{IDLE_BODY_BYTES_MAX, can_go_on};
 use crate::gateway::server::connection::ip_of;
 use crate::gateway::server::request::{Body, Classification, Known, Request, Stop, Transport};
 use crate::gateway::server::{handler::Handler, interims::takes_interims};
@@ -48,12 +48,7 @@ impl Handler {
                 Err(Broken)
             }
         };
-        let body = request.body;
         self.finish(request, written.as_ref().ok().copied());
-        if body == Body::Unread && written.is_ok() && !session.is_http2() {
-            session.set_keepalive(None);
-            Box::pin(linger(session)).await;
-        }
         written.map(drop)
     }
 
@@ -76,7 +71,7 @@ impl Handler {
         content: Content,
     ) -> Result<u64, Broken> {
         let (head, body) = self.render(request, content);
-        if self.gateway.env.is_draining() {
+        if self.gateway.env.is_draining() || !can_go_on(session, request) {
             session.set_keepalive(None);
         }
         self.pass_on_interims(session, request).await?;
@@ -145,11 +140,6 @@ impl Handler {
         let valid = self
             .check(&head.method, &head.uri, &head.headers, wire)
             .map_err(GatewayError::Malformed)?;
-        if valid.body == BodyFraming::Chunked && !session.is_http2() {
-            // Also for a body that is never read: the framework's own reader is more forgiving
-            // (src/gateway/README.md, "The framework").
-            session.set_keepalive(None);
-        }
         if valid.body != BodyFraming::None {
             request.body = Body::Unread;
         }

@@ -147,6 +147,17 @@ async fn a_silent_admin_connection_ends() {
 }
 
 #[tokio::test]
+async fn an_unfinished_head_at_the_admin_listener_is_refused() {
+    let current = Setup::new().listen(ADMIN).gateway_alone();
+    let admin = Admin::open(&current).await.unwrap().address().unwrap();
+    let mut connection = Connection::open(admin).await;
+    let head = format!("GET /healthz HTTP/1.1\r\nHost: weir\r\nX: {}", "x".repeat(40_000));
+    connection.send(head.as_bytes()).await;
+    let answer = timeout(PATIENCE, connection.read_to_close()).await.expect("it is refused");
+    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+}
+
+#[tokio::test]
 async fn silent_admin_connections_do_not_keep_out_a_probe() {
     let current = Setup::new().listen(ADMIN).gateway_alone();
     let admin = Admin::open(&current).await.unwrap().address().unwrap();

@@ -7,6 +7,8 @@ mod fast_path_misses;
 mod informational;
 mod listeners;
 mod malformed_requests;
+mod pipelining;
+mod request_heads;
 mod upstream_failures;
 mod upstream_tls;
 mod url_rewriting;

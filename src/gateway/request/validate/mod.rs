@@ -8,7 +8,7 @@
 use std::net::Ipv6Addr;
 
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
-use http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 
 use crate::gateway::address::{Root, Service, below, decode_unreserved, hex_digit};
 use crate::gateway::error::Malformed;
@@ -166,23 +166,45 @@ fn check_framing(headers: &HeaderMap, wire: Wire<'_>) -> Result<BodyFraming, Mal
     if let Wire::Http1(raw) = wire {
         check_raw_head(raw)?;
     }
-    let coding = only_value(headers, TRANSFER_ENCODING)
-        .map_err(|Repeated| Malformed::Bad("more than one Transfer-Encoding"))?;
-    let length = only_value(headers, CONTENT_LENGTH)
-        .map_err(|Repeated| Malformed::Bad("more than one Content-Length"))?;
+    let values = |name| headers.get_all(name).iter().map(HeaderValue::as_bytes);
+    framing(values(TRANSFER_ENCODING), values(CONTENT_LENGTH), matches!(wire, Wire::Http2))
+}
+
+/// The framing of the body after a whole HTTP/1.1 head, as [`check`] finds it.
+pub fn framing_of(head: &[u8]) -> Result<BodyFraming, Malformed> {
+    check_raw_head(head)?;
+    let values = |name: HeaderName| {
+        head.split(|&byte| byte == b'\n').skip(1).filter_map(move |line| {
+            let (field, value) = line.split_at(memchr::memchr(b':', line)?);
+            field.eq_ignore_ascii_case(name.as_str().as_bytes()).then(|| value[1..].trim_ascii())
+        })
+    };
+    framing(values(TRANSFER_ENCODING), values(CONTENT_LENGTH), false)
+}
+
+fn framing<'h>(
+    mut codings: impl Iterator<Item = &'h [u8]>,
+    mut lengths: impl Iterator<Item = &'h [u8]>,
+    is_http2: bool,
+) -> Result<BodyFraming, Malformed> {
+    let (coding, length) = (codings.next(), lengths.next());
+    if codings.next().is_some() {
+        return Err(Malformed::Bad("more than one Transfer-Encoding"));
+    }
+    if lengths.next().is_some() {
+        return Err(Malformed::Bad("more than one Content-Length"));
+    }
     match (coding, length) {
         (Some(_), Some(_)) => Err(Malformed::Bad("both Transfer-Encoding and Content-Length")),
-        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => {
-            Ok(BodyFraming::Chunked)
-        }
+        (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => Ok(BodyFraming::Chunked),
         (Some(_), None) => Err(Malformed::Bad("a Transfer-Encoding other than chunked")),
-        (None, Some(length)) => match plain_digits(length.as_bytes()) {
+        (None, Some(length)) => match plain_digits(length) {
             // HTTP/2 frames the body by itself and can send one all the same.
-            Some(0) if matches!(wire, Wire::Http1(_)) => Ok(BodyFraming::None),
+            Some(0) if !is_http2 => Ok(BodyFraming::None),
             Some(length) => Ok(BodyFraming::Length(length)),
             None => Err(Malformed::Bad("a Content-Length that is not plain digits")),
         },
-        (None, None) if matches!(wire, Wire::Http2) => Ok(BodyFraming::Chunked),
+        (None, None) if is_http2 => Ok(BodyFraming::Chunked),
         (None, None) => Ok(BodyFraming::None),
     }
 }
