@@ -39,8 +39,8 @@ enum Expected {
 }
 
 impl HeadReader {
-    /// Reads on. `bytes` begin with the head, so with all bytes of earlier calls. Returns the length of
-    /// the head once it is whole.
+    /// Reads on in `bytes`, which begin with those of earlier calls. Returns the length of the head
+    /// once it is whole.
     pub(super) fn length(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
         let bytes = bytes.get(..HEAD_BYTES_MAX).unwrap_or(bytes);
         loop {
@@ -66,7 +66,7 @@ impl HeadReader {
         }
     }
 
-    /// The part after this byte, which follows the bytes `before` of its own part; `None` at the end.
+    /// The part after this byte; `before` are the bytes of its own part. `None` at the end.
     fn after(&mut self, byte: u8, before: &[u8]) -> Result<Option<Expected>, Malformed> {
         use Expected::{LastLineFeed, Line, LineFeed, Method, Name, Target, Value, Version};
         let bad = |fault| Err(Malformed::Bad(fault));
