@@ -25,7 +25,7 @@ use crate::emulator::http::{ApiError, Fields, Urls};
 use crate::emulator::resources::teams::joining;
 use crate::emulator::state::State;
 use crate::emulator::world::git::objects::is_path;
-use crate::emulator::world::{Edit, HistoryFull, Issue, World};
+use crate::emulator::world::{Detail, Edit, HistoryFull, Issue, World};
 
 /// Longer than any event's name.
 const NAME_BYTES_MAX: usize = 100;
@@ -165,7 +165,8 @@ fn open_pull(world: &mut World, mut trigger: WebhookTrigger<'_>) -> Result<Value
         Issue { pull_from: Some(branch), ..Issue::new(id, number, title, actor, trigger.now) };
     repository.issues.insert(number, pull);
     repository.updated_at = trigger.now;
-    changes::issue_changed(world, trigger.urls, trigger.now, scope, number, actor, "opened");
+    let opened = ("opened", Detail::None);
+    changes::issue_changed(world, trigger.urls, trigger.now, scope, number, actor, opened);
     Ok(json!({ "id": number }))
 }
 

@@ -2,8 +2,8 @@
 //! request causes. `events` handles issues, comments and mentions.
 //!
 //! A body is `{"type", "repository": "acme/widgets", "actor": "ben", "user": "ada", "team":
-//! "acme/platform", "number": 1, "text": "…"}`. All but `type` and `repository` have a default; a
-//! type ignores the members it does not need.
+//! "acme/platform", "number": 1, "text": "…"}`. All but `type` and `repository` have a default. All
+//! types take the same members, whether or not they use each.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::emulator::events::notifications::mentions::team_members;
 use crate::emulator::events::notifications::{self, Cause, Notification};
 use crate::emulator::http::{ApiError, Fields, Urls};
 use crate::emulator::state::State;
-use crate::emulator::world::{IssueState, Owner, Reason, Repository, Topic, World};
+use crate::emulator::world::{Detail, IssueState, Owner, Reason, Repository, Topic, World};
 
 pub const KINDS: [&str; 10] = [
     "assign",
@@ -152,7 +152,7 @@ impl Trigger {
             issue.updated_at = self.now;
             found.updated_at = self.now;
         }
-        Ok(self.issue_changed(world, "assigned"))
+        Ok(self.issue_changed(world, ("assigned", Detail::Assignee(self.user))))
     }
 
     /// Toggles between open and closed.
@@ -165,10 +165,10 @@ impl Trigger {
         };
         (issue.state, issue.closed_at, issue.updated_at) = (state, closed_at, self.now);
         found.updated_at = self.now;
-        Ok(self.issue_changed(world, action))
+        Ok(self.issue_changed(world, (action, Detail::None)))
     }
 
-    fn issue_changed(&self, world: &mut World, action: &'static str) -> u64 {
+    fn issue_changed(&self, world: &mut World, action: (&'static str, Detail)) -> u64 {
         let Self { now, repository, number, actor, .. } = *self;
         changes::issue_changed(world, &self.urls, now, repository, number, actor, action);
         number

@@ -8,7 +8,7 @@ use super::webhooks::issues;
 use crate::clock::Timestamp;
 use crate::emulator::http::Urls;
 use crate::emulator::render::{self, Renderer};
-use crate::emulator::world::{Comment, Issue, World};
+use crate::emulator::world::{Comment, Detail, Issue, World};
 
 pub use super::webhooks::{EventContext, EventScope, WebhookEvent, publish_in};
 
@@ -19,11 +19,15 @@ pub fn issue_changed(
     repository: u64,
     number: u64,
     actor: u64,
-    action: &'static str,
+    (action, detail): (&'static str, Detail),
 ) {
     notifications::issue_changed(world, now, repository, number, actor, action);
     let context = EventContext { urls, now, scope: EventScope::Repository(repository), actor };
-    issues::raise(world, context, repository, number, action, |_| json!({}));
+    let assignee = if let Detail::Assignee(user) = detail { Some(user) } else { None };
+    issues::raise(world, context, (repository, number), (action, detail), |renderer| {
+        assignee
+            .map_or_else(|| json!({}), |user| json!({ "assignee": renderer.user_summary(user) }))
+    });
 }
 
 /// Returns its number; `None` without such a repository.
@@ -40,7 +44,7 @@ pub fn open_issue(
     let number = found.issues.keys().next_back().copied().unwrap_or(0) + 1;
     found.issues.insert(number, Issue::new(id, number, title, author, now));
     found.updated_at = now;
-    issue_changed(world, urls, now, repository, number, author, "opened");
+    issue_changed(world, urls, now, repository, number, author, ("opened", Detail::None));
     Some(number)
 }
 

@@ -101,6 +101,7 @@ fn add_comment(call: &mut Call<'_>, subject: &Node, body: &str) -> Result<Node> 
         return Err(Problem::unprocessable("body is required"));
     }
     ApiError::unless_spammed("IssueComment", call.repository()?.comments.len())?;
+    issue::must_be_open_to_comments(call, subject.key())?;
     let (repository, author) = (call.repository, call.actor());
     let id =
         changes::comment(call.world, call.urls, call.now, repository, subject.key(), author, body)

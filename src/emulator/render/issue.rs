@@ -32,7 +32,7 @@ impl Renderer<'_> {
             "state": issue.state.into_str(),
             "locked": issue.locked,
             "comments": issue.comments.len(),
-            "active_lock_reason": null,
+            "active_lock_reason": issue.lock_reason,
             "state_reason": null,
         });
         if issue.pull_from.is_some() {
@@ -93,6 +93,7 @@ impl Renderer<'_> {
             "number": issue.number,
             "state": issue.state.into_str(),
             "locked": issue.locked,
+            "active_lock_reason": issue.lock_reason,
             "title": issue.title,
             "body": issue.body,
             "merged": issue.merged.is_some(),

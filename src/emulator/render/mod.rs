@@ -2,6 +2,7 @@
 
 mod commit;
 mod issue;
+mod issue_event;
 mod replies;
 mod repository;
 pub mod team;

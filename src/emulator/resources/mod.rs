@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 
 use self::apps::{app, app_hook, installation_tokens, oauth_tokens};
 use self::code::{branches, commits, contents, git, lfs, protection, refs, statuses};
-use self::issues::{comments, issue, issue_fields, labels, milestones, pull_requests};
+use self::issues::{comments, history, issue, issue_fields, labels, milestones, pull_requests};
 use self::notifications::subscriptions;
 use self::repositories::{
     creation, feeds, invitations, metadata, people, releases, repository, stars_and_watches,
@@ -55,6 +55,7 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
         refs::ROUTES,
         issue::ROUTES,
         comments::ROUTES,
+        history::ROUTES,
         labels::ROUTES,
         milestones::ROUTES,
         pull_requests::ROUTES,

@@ -3,6 +3,7 @@
 
 mod content;
 mod enterprise_cloud;
+mod history;
 mod hooks;
 mod migrations;
 pub mod options;
@@ -39,6 +40,7 @@ pub fn world(options: &Options, now: Timestamp) -> World {
     properties::add(&mut world, now);
     migrations::add(&mut world, now);
     tokens::add(&mut world, now);
+    history::add(&mut world);
     world
 }
 

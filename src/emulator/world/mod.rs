@@ -42,6 +42,7 @@ pub use self::organizations::membership::{
 pub use self::organizations::people::{App, OauthApp, Organization, Owner, User};
 pub use self::organizations::property::{Definition, Editors, PropertyValue};
 pub use self::organizations::teams::{Privacy, RepositoryRole, Team, TeamRole};
+pub use self::repositories::issue_events::{Detail, IssueEvent};
 pub use self::repositories::issues::{Comment, Issue, IssueState, Label, Milestone};
 pub use self::repositories::repository::{Asset, FEATURES, Release, Repository, Visibility};
 pub use self::storage::collections::StoredItem;

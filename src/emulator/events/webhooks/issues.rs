@@ -9,7 +9,8 @@ use super::{EventContext, WebhookEvent, publish_in};
 use crate::emulator::http::ApiError;
 use crate::emulator::render::{Renderer, extend};
 use crate::emulator::routing::Call;
-use crate::emulator::world::{Issue, IssueState, World};
+use crate::emulator::world::repositories::issue_events::name_of;
+use crate::emulator::world::{Detail, Issue, IssueEvent, IssueState, Repository, World};
 
 /// A larger change raises no event for each label, because every event shows the whole issue.
 const MOVED_MAX: usize = 100;
@@ -39,15 +40,18 @@ impl Before {
     }
 }
 
-/// Raises one event about an issue or pull request; `more` has the payload's further members.
+/// Raises one event about an issue or pull request, and notes it in the issue's history. `more` has
+/// the payload's further members.
 pub fn raise(
     world: &mut World,
     context: EventContext<'_>,
-    repository: u64,
-    number: u64,
-    action: &str,
+    (repository, number): (u64, u64),
+    (action, detail): (&str, Detail),
     more: impl FnOnce(&Renderer<'_>) -> Value,
 ) {
+    if let Some(name) = name_of(action, &detail) {
+        note(world, context, (repository, number), name, detail);
+    }
     let is_pull = world
         .repositories
         .get(&repository)
@@ -59,6 +63,20 @@ pub fn raise(
         extend(&mut objects, more(renderer));
         objects
     });
+}
+
+/// Adds an event to the history of an issue.
+pub fn note(
+    world: &mut World,
+    context: EventContext<'_>,
+    (repository, number): (u64, u64),
+    name: &'static str,
+    detail: Detail,
+) {
+    let EventContext { actor, now, .. } = context;
+    let Some(found) = world.repositories.get_mut(&repository) else { return };
+    let event = IssueEvent { id: 0, name, number, actor, detail, created_at: now };
+    found.issue_events.note(repository, event);
 }
 
 pub fn subject(renderer: &Renderer<'_>, repository: u64, number: u64) -> Value {
@@ -75,35 +93,68 @@ pub fn subject(renderer: &Renderer<'_>, repository: u64, number: u64) -> Value {
 pub fn publish_changes(call: &mut Call<'_>, before: &Before) -> Result<(), ApiError> {
     let (repository, number, context) = (call.repository, before.number, EventContext::of(call));
     let after = Before::of(call.repository()?.issues.get(&number).ok_or(ApiError::NotFound)?);
-    let mut one = |action: &str, more: &dyn Fn(&Renderer<'_>) -> Value| {
-        raise(call.world, context, repository, number, action, more);
-    };
     let mut changes = json!({});
+    let mut edit = Detail::None;
     if after.title != before.title {
         extend(&mut changes, json!({ "title": { "from": before.title } }));
+        edit = Detail::Rename(before.title.clone(), after.title.clone());
     }
     if after.body != before.body {
         extend(&mut changes, json!({ "body": { "from": before.body } }));
     }
+    let found = call.repository()?;
+    let labels = label_moves(found, before, &after);
+    let milestones = milestone_moves(found, before, &after);
+    let mut one = |action: &str, detail: Detail, more: &dyn Fn(&Renderer<'_>) -> Value| {
+        raise(call.world, context, (repository, number), (action, detail), more);
+    };
     if changes != json!({}) {
-        one("edited", &|_| json!({ "changes": changes }));
+        one("edited", edit, &|_| json!({ "changes": changes }));
     }
     if after.state != before.state {
         let action = if after.state == IssueState::Closed { "closed" } else { "reopened" };
-        one(action, &|_| json!({}));
+        one(action, Detail::None, &|_| json!({}));
     }
-    for (action, label) in moved(&before.labels, &after.labels, "labeled", "unlabeled") {
-        one(action, &|renderer| json!({ "label": label_of(renderer, repository, label) }));
+    for (action, label, detail) in labels {
+        one(action, detail, &|renderer| json!({ "label": label_of(renderer, repository, label) }));
     }
     for (action, user) in moved(&before.assignees, &after.assignees, "assigned", "unassigned") {
-        one(action, &|renderer| json!({ "assignee": renderer.user_summary(user) }));
+        one(
+            action,
+            Detail::Assignee(user),
+            &|renderer| json!({ "assignee": renderer.user_summary(user) }),
+        );
     }
-    let (had, has) = (before.milestone.as_slice(), after.milestone.as_slice());
-    for (action, milestone) in moved(had, has, "milestoned", "demilestoned") {
+    for (action, milestone, detail) in milestones {
         let shown = |renderer: &Renderer<'_>| milestone_of(renderer, repository, milestone);
-        one(action, &|renderer| json!({ "milestone": shown(renderer) }));
+        one(action, detail, &|renderer| json!({ "milestone": shown(renderer) }));
     }
     Ok(())
+}
+
+fn label_moves(
+    repository: &Repository,
+    before: &Before,
+    after: &Before,
+) -> Vec<(&'static str, u64, Detail)> {
+    let moved = moved(&before.labels, &after.labels, "labeled", "unlabeled").into_iter();
+    let detail = |id| {
+        let label = repository.labels.get(&id)?;
+        Some(Detail::Label(label.name.clone(), label.color.clone()))
+    };
+    moved.map(|(action, id)| (action, id, detail(id).unwrap_or_default())).collect()
+}
+
+fn milestone_moves(
+    repository: &Repository,
+    before: &Before,
+    after: &Before,
+) -> Vec<(&'static str, u64, Detail)> {
+    let (had, has) = (before.milestone.as_slice(), after.milestone.as_slice());
+    let moved = moved(had, has, "milestoned", "demilestoned").into_iter();
+    let title = |number| repository.milestones.get(&number).map(|found| found.title.clone());
+    let detail = |number| Detail::Milestone(title(number).unwrap_or_default());
+    moved.map(|(action, number)| (action, number, detail(number))).collect()
 }
 
 /// Returns removals, then additions, each with its action.

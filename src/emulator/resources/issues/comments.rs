@@ -47,6 +47,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let number = issue::named(call, repository)?.number;
     ApiError::unless_spammed("IssueComment", repository.comments.len())?;
+    issue::must_be_open_to_comments(call, number)?;
     let mut fields = Fields::parse("IssueComment", call.body)?;
     let body = fields.required_string("body");
     fields.check()?;

@@ -1,18 +1,19 @@
 //! Issues: list, get, create, change, assign and lock.
 
 use http::StatusCode;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::labels;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::Level;
+use crate::emulator::events::webhooks::EventContext;
 use crate::emulator::events::webhooks::issues as issue_events;
 use crate::emulator::events::webhooks::issues::Before;
 use crate::emulator::events::{changes, notifications};
 use crate::emulator::http::timestamps::parse_iso;
 use crate::emulator::http::{ApiError, Change, Fields, Reply};
 use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
-use crate::emulator::world::{Issue, IssueState, Repository};
+use crate::emulator::world::{Detail, Issue, IssueState, Repository};
 
 pub const READ: Need = Need::repository("issues", Level::Read, Role::Read);
 pub const TAKE_PART: Need = Need::repository("issues", Level::Write, Role::Take);
@@ -138,7 +139,8 @@ pub fn open(call: &mut Call<'_>, new_issue: NewIssue) -> Result<u64, ApiError> {
     }
     repository.issues.insert(number, issue);
     repository.updated_at = now;
-    changes::issue_changed(call.world, call.urls, now, call.repository, number, author, "opened");
+    let opened = ("opened", Detail::None);
+    changes::issue_changed(call.world, call.urls, now, call.repository, number, author, opened);
     Ok(number)
 }
 
@@ -268,10 +270,10 @@ fn assignable(call: &Call<'_>) -> Result<Vec<u64>, ApiError> {
 
 fn assign(call: &mut Call<'_>) -> Outcome {
     let users = assignable(call)?;
-    let value = change(call, |issue| {
+    let value = reassign(call, |assignees| {
         for user in users {
-            if !issue.assignees.contains(&user) && issue.assignees.len() < ASSIGNEES_MAX {
-                issue.assignees.push(user);
+            if !assignees.contains(&user) && assignees.len() < ASSIGNEES_MAX {
+                assignees.push(user);
             }
         }
     })?;
@@ -280,23 +282,60 @@ fn assign(call: &mut Call<'_>) -> Outcome {
 
 fn unassign(call: &mut Call<'_>) -> Outcome {
     let users = assignable(call)?;
-    Ok(Reply::ok(change(call, |issue| issue.assignees.retain(|user| !users.contains(user)))?))
+    let value = reassign(call, |assignees| assignees.retain(|user| !users.contains(user)))?;
+    Ok(Reply::ok(value))
 }
+
+/// Changes the assignees of the issue in the path, with notifications and events.
+fn reassign(
+    call: &mut Call<'_>,
+    change_assignees: impl FnOnce(&mut Vec<u64>),
+) -> Result<Value, ApiError> {
+    let (now, actor, repository) = (call.now, call.actor(), call.repository);
+    let before = Before::of(named(call, call.repository()?)?);
+    let value = change(call, |issue| change_assignees(&mut issue.assignees))?;
+    let number = named(call, call.repository()?)?.number;
+    notifications::issue_changed(call.world, now, repository, number, actor, "assigned");
+    issue_events::publish_changes(call, &before)?;
+    Ok(value)
+}
+
+const LOCK_REASONS: [&str; 4] = ["off-topic", "too heated", "resolved", "spam"];
 
 fn lock(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Issue", call.body)?;
-    let reason = fields.nullable_string("lock_reason").value();
-    let reasons = ["off-topic", "too heated", "resolved", "spam"];
-    if reason.is_some_and(|reason| !reasons.contains(&reason.as_str())) {
+    let given = fields.nullable_string("lock_reason").value();
+    let known = given.as_ref().and_then(|given| LOCK_REASONS.into_iter().find(|one| one == given));
+    if given.is_some() && known.is_none() {
         let message = "lock_reason must be off-topic, too heated, resolved or spam";
         fields.invalid("lock_reason", message);
     }
     fields.check()?;
-    change(call, |issue| issue.locked = true)?;
-    Ok(Reply::no_content())
+    set_lock(call, true, known)
 }
 
 fn unlock(call: &mut Call<'_>) -> Outcome {
-    change(call, |issue| issue.locked = false)?;
+    set_lock(call, false, None)
+}
+
+fn set_lock(call: &mut Call<'_>, locked: bool, reason: Option<&'static str>) -> Outcome {
+    let number = named(call, call.repository()?)?.number;
+    let was = named(call, call.repository()?)?.locked;
+    change(call, |issue| (issue.locked, issue.lock_reason) = (locked, reason))?;
+    if was != locked {
+        let action = if locked { "locked" } else { "unlocked" };
+        let (context, at) = (EventContext::of(call), (call.repository, number));
+        let event = (action, Detail::Lock(reason));
+        issue_events::raise(call.world, context, at, event, |_| json!({}));
+    }
     Ok(Reply::no_content())
+}
+
+/// Comments on a locked issue take push rights. Undocumented; the running service's words.
+pub fn must_be_open_to_comments(call: &Call<'_>, number: u64) -> Result<(), ApiError> {
+    let is_locked = call.repository()?.issues.get(&number).is_some_and(|issue| issue.locked);
+    if is_locked && !call.may_push()? {
+        return Err(ApiError::Forbidden("Unable to create comment because issue is locked."));
+    }
+    Ok(())
 }

@@ -201,6 +201,6 @@ fn change_labels_of_issue(call: &mut Call<'_>, change: impl FnOnce(&mut Vec<u64>
 }
 
 fn remove_all_from_issue(call: &mut Call<'_>) -> Outcome {
-    issue::change(call, |issue| issue.labels.clear())?;
+    change_labels_of_issue(call, Vec::clear)?;
     Ok(Reply::no_content())
 }

@@ -1,6 +1,7 @@
 //! Issues and pull requests, their labels, milestones and comments.
 
 pub mod comments;
+pub mod history;
 pub mod issue;
 pub mod issue_fields;
 pub mod labels;

@@ -6,6 +6,7 @@ pub mod contents;
 pub mod feeds;
 pub mod git_ids;
 pub mod issue_fields;
+pub mod issue_history;
 pub mod lfs;
 pub mod people;
 pub mod pull_requests;

@@ -54,6 +54,8 @@ pub struct Issue {
     pub merged: Option<(Timestamp, String)>,
     /// Restricts comments to callers with push rights.
     pub locked: bool,
+    /// The reason that was given for the lock, if any.
+    pub lock_reason: Option<&'static str>,
 }
 
 impl Issue {
@@ -76,6 +78,7 @@ impl Issue {
             pull_into: None,
             merged: None,
             locked: false,
+            lock_reason: None,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::issue_events::IssueEvents;
 use super::issues::{Comment, Issue, Label, Milestone};
 use crate::clock::Timestamp;
 use crate::emulator::world::organizations::people::Owner;
@@ -40,6 +41,7 @@ pub struct Repository {
     /// By number; pull requests share the numbers.
     pub issues: BTreeMap<u64, Issue>,
     pub comments: BTreeMap<u64, Comment>,
+    pub issue_events: IssueEvents,
     pub releases: BTreeMap<u64, Release>,
 }
 
@@ -75,6 +77,7 @@ impl Repository {
             milestones: BTreeMap::new(),
             issues: BTreeMap::new(),
             comments: BTreeMap::new(),
+            issue_events: IssueEvents::default(),
             releases: BTreeMap::new(),
         }
     }
