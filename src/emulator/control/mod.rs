@@ -72,10 +72,7 @@ fn handle(
     request: &Request<Bytes>,
     segments: &[&str],
 ) -> ControlResult {
-    if offer::is_cross_site(request) {
-        let message = "pages of other sites may not use the control plane";
-        return refuse(StatusCode::FORBIDDEN, message);
-    }
+    offer::admit(request)?;
     if path::is_too_large(request, BODY_BYTES_MAX) {
         let message = "the body is too large for any control";
         return refuse(StatusCode::PAYLOAD_TOO_LARGE, message);

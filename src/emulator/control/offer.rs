@@ -6,9 +6,11 @@
 //! served. Responses carry no CORS headers, so a page cannot read them either.
 
 use bytes::Bytes;
-use http::{HeaderName, Request, StatusCode, header};
+use http::{HeaderMap, Method, Request, StatusCode};
 
-use super::ControlResult;
+use super::{ControlResult, JsonReply};
+use crate::cross_site;
+use crate::emulator::http::path;
 
 /// Each address with its methods; `{id}` matches any segment.
 const OFFERED: &[(&[&str], &[&str])] = &[
@@ -52,18 +54,33 @@ pub fn refuse(segments: &[&str]) -> ControlResult {
     super::refuse(StatusCode::NOT_FOUND, &message)
 }
 
-pub fn is_cross_site(request: &Request<Bytes>) -> bool {
-    let sent =
-        |name: HeaderName| request.headers().get(name).map(|value| value.to_str().unwrap_or("?"));
-    // Fetch Metadata: `none` is a person who typed the address.
-    if sent(HeaderName::from_static("sec-fetch-site"))
-        .is_some_and(|site| !matches!(site, "same-origin" | "none"))
-    {
-        return true;
+/// Refuses requests that a page of another site may have caused.
+pub fn admit(request: &Request<Bytes>) -> Result<(), JsonReply> {
+    let (uri, headers) = (request.uri(), request.headers());
+    if path::has_foreign_host(request) {
+        let message = "the control plane is reached by an IP address or as localhost";
+        return super::refuse(StatusCode::FORBIDDEN, message);
     }
-    let Some(origin) = sent(header::ORIGIN) else { return false };
-    let own = sent(header::HOST)
-        .or_else(|| request.uri().authority().map(http::uri::Authority::as_str))
-        .unwrap_or("");
-    origin.split_once("://").map(|(_, authority)| authority) != Some(own)
+    if cross_site::is_of_foreign_page(uri, headers) {
+        let message = "pages of other sites may not use the control plane";
+        return super::refuse(StatusCode::FORBIDDEN, message);
+    }
+    if request.method() == Method::POST && !may_be_json(headers, request.body()) {
+        let message = "the body should be JSON, with Content-Type: application/json";
+        return super::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
+    }
+    Ok(())
+}
+
+/// Returns false for a body that an HTML form can send.
+fn may_be_json(headers: &HeaderMap, body: &[u8]) -> bool {
+    match cross_site::media_type(headers).as_deref() {
+        None | Some("application/json") => true,
+        // The default of `curl -d`. A form would encode the brace.
+        Some("application/x-www-form-urlencoded") => {
+            let body = body.trim_ascii_start();
+            body.is_empty() || body.starts_with(b"{")
+        }
+        Some(_) => false,
+    }
 }

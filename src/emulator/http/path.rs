@@ -79,6 +79,15 @@ pub fn is_upload(method: &Method, path: &str) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unread;
 
+/// The request came through a socket and names a host that is neither an IP address nor
+/// `localhost`. A request extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForeignHost;
+
+pub fn has_foreign_host(request: &Request<Bytes>) -> bool {
+    request.extensions().get::<ForeignHost>().is_some()
+}
+
 /// True for read and unread bodies.
 pub fn is_too_large(request: &Request<Bytes>, bytes_max: usize) -> bool {
     request.body().len() > bytes_max || request.extensions().get::<Unread>().is_some()

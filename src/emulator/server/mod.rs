@@ -29,6 +29,7 @@ use self::idle::Activity;
 use self::response_writer::{BrokenOff, SentBody, depart};
 use self::write_queue::{ConnectionControls, WriteQueue};
 use crate::clock::{Clock, Timestamp};
+use crate::cross_site;
 use crate::emulator::control;
 use crate::emulator::events::delivery::sender::{self, WebhookSender};
 use crate::emulator::faults::FaultId;
@@ -337,6 +338,9 @@ impl Unreadable {
 /// when announced as larger.
 async fn read(request: Request<Incoming>) -> Result<Request<Bytes>, Unreadable> {
     let (mut parts, mut body) = request.into_parts();
+    if cross_site::has_foreign_host(&parts.uri, &parts.headers) {
+        parts.extensions.insert(path::ForeignHost);
+    }
     let is_upload = path::is_upload(&parts.method, parts.uri.path());
     if !is_upload && body.size_hint().lower() > path::BODY_BYTES_MAX as u64 {
         parts.extensions.insert(path::Unread);

@@ -291,6 +291,34 @@ fn a_page_of_another_site_cannot_use_the_control_plane() {
 }
 
 #[test]
+fn a_control_body_is_none_that_a_form_can_send() {
+    let mut upstream = Upstream::new();
+    for (content_type, body, status) in [
+        (None, "", 200),
+        (None, "{}", 200),
+        (Some("application/json; charset=utf-8"), "{}", 200),
+        (Some("application/x-www-form-urlencoded"), " {}", 200),
+        (Some("application/x-www-form-urlencoded"), "", 200),
+        (Some("application/x-www-form-urlencoded"), "%7B%7D", 415),
+        (Some("text/plain"), "{}", 415),
+        (Some("multipart/form-data; boundary=x"), "{}", 415),
+        (Some("text/plain; application/json"), "{}", 415),
+    ] {
+        let mut builder = Request::post("/_emulator/reset");
+        if let Some(content_type) = content_type {
+            builder = builder.header("content-type", content_type);
+        }
+        let request = builder.body(Bytes::from_static(body.as_bytes())).expect("well formed");
+        upstream.send(&request).assert_status(status);
+    }
+    // A PUT of another origin needs a preflight, which is not granted.
+    let put = Request::put("/_emulator/limits")
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(Bytes::from_static(b"{\"limits\": {}}"));
+    upstream.send(&put.expect("well formed")).assert_status(200);
+}
+
+#[test]
 fn the_usage_report_shows_windows_and_announced_limits() {
     let mut upstream = Upstream::new();
     upstream.post(ADA, "/repos/acme/widgets/issues", &json!({ "title": "x" })).assert_status(201);

@@ -201,3 +201,23 @@ async fn the_server_shuts_down_with_all_connections_in_use() {
     tokio::time::timeout(Duration::from_secs(30), handle.shutdown()).await.expect("it ends");
     assert!(held.await.expect("the request was sent").is_err(), "its connection went");
 }
+
+#[tokio::test]
+async fn the_control_plane_has_no_names_but_localhost() {
+    let handle = serve().await;
+    let client = http1();
+    let port = handle.addr().port();
+    for (host, path, status) in [
+        (format!("127.0.0.1:{port}"), "/_emulator/world", 200),
+        (format!("localhost:{port}"), "/_emulator/world", 200),
+        (format!("evil.example:{port}"), "/_emulator/world", 403),
+        (format!("localhost.evil.example:{port}"), "/_emulator/books", 403),
+        ("emulator".to_owned(), "/rate_limit", 200),
+    ] {
+        let uri = format!("http://{}{path}", handle.addr());
+        let request = Request::get(uri).header("host", &host).body(Full::default());
+        let response = client.request(request.expect("well formed")).await.expect("an answer");
+        assert_eq!(response.status().as_u16(), status, "{host}{path}");
+    }
+    handle.shutdown().await;
+}
