@@ -1,16 +1,17 @@
-//! Searches: plain words and a few qualifiers.
+//! Searches: plain words and a few qualifiers (`search_terms`); `issue_search` has those for issues.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use super::issue_search;
+use super::search_terms::{self, Range, Term, wrong};
 use crate::emulator::http::{ApiError, Code, Reply};
 use crate::emulator::limits::Resource;
 use crate::emulator::render::extend;
-use crate::emulator::resources::issues::labels;
 use crate::emulator::resources::users::directory;
 use crate::emulator::routing::{Call, Need, Outcome, Route, USUAL, pagination};
-use crate::emulator::world::{Issue, Label, Owner, Repository, Visibility};
+use crate::emulator::world::{Label, Owner, Repository, Visibility};
 
 pub const ROUTES: &[Route] = &[
     Route::get("/search/issues", Need::Nothing, search_issues).resource(Resource::SEARCH),
@@ -26,12 +27,19 @@ pub const ROUTES: &[Route] = &[
 /// The running service's limit of hits.
 const HITS_MAX: usize = 1_000;
 
-/// Splits a search into its words and qualifiers, in lower case.
-fn terms(call: &Call<'_>) -> Result<Vec<String>, ApiError> {
+fn wanted<'a>(call: &'a Call<'_>) -> Result<&'a str, ApiError> {
     let wanted = call.query.get("q").map(str::trim).filter(|wanted| !wanted.is_empty());
     let missing = || ApiError::field("Search", "q", Code::MissingField, "q is required");
-    let wanted = wanted.ok_or_else(missing)?.to_lowercase();
-    Ok(wanted.split_whitespace().map(str::to_owned).collect())
+    wanted.ok_or_else(missing)
+}
+
+fn terms(call: &Call<'_>, qualifiers: &[&str]) -> Result<Vec<Term>, ApiError> {
+    search_terms::parse(wanted(call)?, qualifiers)
+}
+
+/// True when all terms hold; a negated one must not.
+fn all(terms: &[Term], has: impl Fn(Option<&str>, &str) -> bool) -> bool {
+    terms.iter().all(|term| has(term.qualifier.as_deref(), &term.value) != term.negated)
 }
 
 fn hits<T>(call: &Call<'_>, total: usize, found: Vec<T>, render: impl Fn(T) -> Value) -> Reply {
@@ -49,86 +57,78 @@ fn hits<T>(call: &Call<'_>, total: usize, found: Vec<T>, render: impl Fn(T) -> V
 }
 
 fn search_issues(call: &mut Call<'_>) -> Outcome {
-    let terms = terms(call)?;
-    let mut found: Vec<(&Repository, &Issue)> = Vec::new();
-    for repository in searched(call, &terms) {
-        let full_name = call.world.full_name(repository).to_lowercase();
-        let has = |issue: &&Issue| {
-            terms.iter().all(|term| issue_has(call, &full_name, repository, issue, term))
-        };
-        found.extend(repository.issues.values().filter(has).map(|issue| (repository, issue)));
-    }
+    let mut found = issue_search::find(call, wanted(call)?)?;
     let total = found.len();
     found.truncate(HITS_MAX);
     let renderer = call.renderer();
     Ok(hits(call, total, found, |(repository, issue)| renderer.issue(repository, issue)))
 }
 
-/// Returns the visible repository that a term names, or all.
-fn searched<'a>(call: &'a Call<'_>, terms: &[String]) -> Vec<&'a Repository> {
-    let named = terms.iter().find_map(|term| term.strip_prefix("repo:")?.split_once('/'));
-    let Some((owner, name)) = named else { return call.visible_repositories().collect() };
-    let named = call.world.repository_named(owner, name);
-    named.filter(|repository| call.sees(repository)).into_iter().collect()
-}
-
-/// Unknown qualifiers count as words.
-fn issue_has(
-    call: &Call<'_>,
-    full_name: &str,
-    repository: &Repository,
-    issue: &Issue,
-    term: &str,
-) -> bool {
-    match term.split_once(':') {
-        Some(("repo", name)) => full_name == name,
-        Some(("org" | "user", login)) => full_name.split('/').next() == Some(login),
-        Some(("is" | "type", "issue")) => issue.pull_from.is_none(),
-        Some(("is" | "type", "pr")) => issue.pull_from.is_some(),
-        Some(("is" | "state", state @ ("open" | "closed"))) => issue.state.into_str() == state,
-        Some(("author", login)) => call.world.login(issue.author).eq_ignore_ascii_case(login),
-        Some(("label", name)) => {
-            let name = name.trim_matches('"');
-            let mut labels = labels::of_issue(repository, issue);
-            labels.any(|label| label.name.eq_ignore_ascii_case(name))
-        }
-        _ => {
-            issue.title.to_lowercase().contains(term)
-                || issue.body.as_deref().is_some_and(|body| body.to_lowercase().contains(term))
+/// Of repositories: the checked qualifiers of visibility, and the others as they are.
+fn search_repositories(call: &mut Call<'_>) -> Outcome {
+    let qualifiers =
+        ["archived", "fork", "forks", "is", "language", "org", "repo", "stars", "topic", "user"];
+    let terms = terms(call, &qualifiers)?;
+    for Term { qualifier, value, .. } in &terms {
+        match qualifier.as_deref() {
+            Some(name @ ("stars" | "forks")) => {
+                Range::of_numbers(name, value)?;
+            }
+            Some("is") if !matches!(&**value, "public" | "private" | "archived") => {
+                return Err(wrong("is", "public, private or archived"));
+            }
+            Some("archived") if !matches!(&**value, "true" | "false") => {
+                return Err(wrong("archived", "true or false"));
+            }
+            Some("fork") if !matches!(&**value, "true" | "only" | "false") => {
+                return Err(wrong("fork", "true, only or false"));
+            }
+            _ => {}
         }
     }
-}
-
-fn search_repositories(call: &mut Call<'_>) -> Outcome {
-    let terms = terms(call)?;
-    let has = |repository: &Repository, term: &str| {
+    let has = |repository: &Repository, qualifier: Option<&str>, value: &str| {
         let full_name = call.world.full_name(repository).to_lowercase();
-        match term.split_once(':') {
-            Some(("repo", name)) => full_name == name,
-            Some(("user" | "org", login)) => full_name.split('/').next() == Some(login),
-            Some(("language", language)) => {
+        let in_range =
+            |count: usize| Range::of_numbers("", value).is_ok_and(|range| range.has(count as u64));
+        let is_archived = repository.features.get("archived") == Some(&true);
+        match (qualifier, value) {
+            (Some("repo"), name) => full_name == name,
+            (Some("user" | "org"), login) => full_name.split('/').next() == Some(login),
+            (Some("language"), language) => {
                 repository.language.is_some_and(|known| known.eq_ignore_ascii_case(language))
             }
-            Some(("topic", topic)) => repository.topics.iter().any(|known| known == topic),
-            Some(("is" | "visibility", "public")) => repository.visibility == Visibility::Public,
-            Some(("is" | "visibility", "private")) => repository.visibility == Visibility::Private,
-            _ => full_name.contains(term) || repository.description.to_lowercase().contains(term),
+            (Some("topic"), topic) => repository.topics.iter().any(|known| known == topic),
+            (Some("is"), "public") => repository.visibility == Visibility::Public,
+            (Some("is"), "private") => repository.visibility == Visibility::Private,
+            (Some("is"), _) => is_archived,
+            (Some("archived"), wanted) => is_archived == (wanted == "true"),
+            (Some("fork"), "only") => repository.fork_of.is_some(),
+            (Some("fork"), wanted) => wanted == "true" || repository.fork_of.is_none(),
+            (Some("stars"), _) => in_range(repository.stars.len()),
+            (Some("forks"), _) => in_range(repository.forks.len()),
+            (_, text) => {
+                full_name.contains(text) || repository.description.to_lowercase().contains(text)
+            }
         }
     };
     let found = call.visible_repositories();
-    let found = found.filter(|repository| terms.iter().all(|term| has(repository, term)));
+    let found = found.filter(|repository| all(&terms, |name, value| has(repository, name, value)));
     let found: Vec<&Repository> = found.take(HITS_MAX).collect();
     let renderer = call.renderer();
     Ok(hits(call, found.len(), found, |repository| renderer.repository(repository)))
 }
 
 fn search_users(call: &mut Call<'_>) -> Outcome {
-    let terms = terms(call)?;
+    let terms = terms(call, &["org", "type", "user"])?;
+    let is_type = |term: &Term| term.qualifier.as_deref() == Some("type");
+    if terms.iter().any(|term| is_type(term) && !matches!(&*term.value, "user" | "org")) {
+        return Err(wrong("type", "user or org"));
+    }
     let has = |login: &str, name: &str, kind: &str| {
-        terms.iter().all(|term| match term.split_once(':') {
-            Some(("type", wanted)) => kind == wanted,
-            Some(("user" | "org", wanted)) => login.eq_ignore_ascii_case(wanted),
-            _ => login.to_lowercase().contains(term) || name.to_lowercase().contains(term),
+        all(&terms, |qualifier, value| match qualifier {
+            Some("type") => kind == value,
+            Some(_) => login.eq_ignore_ascii_case(value),
+            None => login.to_lowercase().contains(value) || name.to_lowercase().contains(value),
         })
     };
     let users = call.world.users.values();
@@ -143,7 +143,7 @@ fn search_users(call: &mut Call<'_>) -> Outcome {
 }
 
 fn search_labels(call: &mut Call<'_>) -> Outcome {
-    let terms = terms(call)?;
+    let terms = terms(call, &[])?;
     let id: Option<u64> = call.query.get("repository_id").and_then(|id| id.parse().ok());
     let Some(id) = id else {
         let message = "repository_id is required and an integer";
@@ -151,37 +151,39 @@ fn search_labels(call: &mut Call<'_>) -> Outcome {
     };
     let repository = call.world.repositories.get(&id).filter(|repository| call.sees(repository));
     let repository = repository.ok_or(ApiError::NotFound)?;
-    let has = |name: &str| terms.iter().all(|term| name.to_lowercase().contains(term));
+    let has = |name: &str| all(&terms, |_, text| name.to_lowercase().contains(text));
     let found: Vec<&Label> = repository.labels.values().filter(|label| has(&label.name)).collect();
     Ok(hits(call, found.len(), found, |label| call.renderer().label(repository, label)))
 }
 
 fn search_topics(call: &mut Call<'_>) -> Outcome {
-    let terms = terms(call)?;
+    let terms = terms(call, &[])?;
     let mut topics: BTreeSet<&str> = BTreeSet::new();
     for repository in directory::public_repositories(call) {
         topics.extend(repository.topics.iter().map(String::as_str));
     }
-    topics.retain(|topic| terms.iter().all(|term| topic.contains(term)));
+    topics.retain(|topic| all(&terms, |_, text| topic.contains(text)));
     let render =
         |topic| json!({ "name": topic, "display_name": null, "featured": false, "curated": false });
     Ok(hits(call, topics.len(), topics.into_iter().collect(), render))
 }
 
 fn search_commits(call: &mut Call<'_>) -> Outcome {
-    let terms = terms(call)?;
+    let terms = terms(call, &["org", "repo", "user"])?;
     let renderer = call.renderer();
     let mut found = Vec::new();
     for repository in call.visible_repositories() {
         let full_name = call.world.full_name(repository).to_lowercase();
-        let has = |message: &str, term: &str| match term.split_once(':') {
-            Some(("repo", name)) => full_name == name,
-            Some(("user" | "org", login)) => full_name.split('/').next() == Some(login),
-            _ => message.to_lowercase().contains(term),
+        let has = |message: &str, qualifier: Option<&str>, value: &str| match qualifier {
+            Some("repo") => full_name == value,
+            Some(_) => full_name.split('/').next() == Some(value),
+            None => message.to_lowercase().contains(value),
         };
         let history = call.world.history(repository);
         let log = history.tip(repository).into_iter().flat_map(|tip| history.until(tip));
-        let hits = log.filter(|commit| terms.iter().all(|term| has(&commit.message, term)));
+        let hits = log.filter(|commit| {
+            all(&terms, |qualifier, value| has(&commit.message, qualifier, value))
+        });
         for commit in hits.take(HITS_MAX.saturating_sub(found.len())) {
             let mut value = renderer.commit(repository, commit);
             extend(&mut value, json!({ "repository": renderer.repository(repository) }));
@@ -193,6 +195,6 @@ fn search_commits(call: &mut Call<'_>) -> Outcome {
 
 /// Files are not indexed.
 fn search_code(call: &mut Call<'_>) -> Outcome {
-    terms(call)?;
+    terms(call, &["extension", "filename", "in", "language", "org", "path", "repo", "user"])?;
     Ok(hits(call, 0, Vec::new(), |file: Value| file))
 }

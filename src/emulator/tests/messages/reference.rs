@@ -230,3 +230,57 @@ fn a_gist_is_read_by_address_and_changed_by_its_owner() {
         .post(INSTALLATION, "/gists", &json!({ "files": { "a": { "content": "x" } } }))
         .assert_status(403);
 }
+
+fn numbers(upstream: &mut Upstream, search: &str) -> Vec<u64> {
+    let search = search.replace(' ', "+").replace('"', "%22").replace('>', "%3E");
+    let path = format!("/search/issues?per_page=100&q=repo:acme/widgets+{search}");
+    let items = upstream.get(ADA, &path).assert_status(200).body["items"].clone();
+    let items = items.as_array().expect("items").iter();
+    items.filter_map(|item| item["number"].as_u64()).collect()
+}
+
+#[test]
+fn an_unknown_qualifier_of_a_search_is_refused() {
+    let mut upstream = Upstream::new();
+    for (list, search) in [
+        ("issues", "colour:red"),
+        ("issues", "-lable:bug"),
+        ("issues", "is:weird"),
+        ("issues", "created:yesterday"),
+        ("issues", "comments:many"),
+        ("issues", "label:"),
+        ("repositories", "colour:red"),
+        ("repositories", "is:open"),
+        ("repositories", "stars:many"),
+        ("users", "repo:acme/widgets"),
+        ("users", "type:robot"),
+        ("commits", "label:bug"),
+        ("topics", "repo:acme/widgets"),
+        ("code", "colour:red"),
+    ] {
+        upstream.get(ADA, &format!("/search/{list}?q={search}")).assert_names_field("q");
+        upstream.pass(10);
+    }
+    upstream.get(ADA, "/search/issues?q=x&sort=size").assert_names_field("sort");
+    upstream.get(ADA, "/search/issues?q=x&sort=created&order=up").assert_names_field("order");
+    upstream.get(ADA, "/search/issues?q=%22colour:red%22").assert_status(200);
+}
+
+#[test]
+fn a_search_applies_its_qualifiers() {
+    let mut upstream = Upstream::new();
+    assert_eq!(numbers(&mut upstream, "is:pr sort:created-asc"), [76, 77, 78, 79]);
+    assert_eq!(numbers(&mut upstream, "is:pr head:topic-77"), [77]);
+    assert_eq!(numbers(&mut upstream, "comments:>40"), [1]);
+    assert_eq!(numbers(&mut upstream, "milestone:\"first release\""), [1]);
+    let open = numbers(&mut upstream, "is:issue is:open").len();
+    let closed = numbers(&mut upstream, "is:issue -is:open").len();
+    assert_eq!((open + closed, closed), (75, 10));
+    let newest = numbers(&mut upstream, "is:issue sort:created-desc");
+    assert_eq!((newest[0], newest[74]), (75, 1));
+    upstream
+        .post(ADA, "/repos/acme/widgets/issues/3/assignees", &json!({ "assignees": ["ada"] }))
+        .assert_status(201);
+    assert_eq!(numbers(&mut upstream, "assignee:@me"), [3]);
+    assert_eq!(numbers(&mut upstream, "created:>2100-01-01"), [0; 0]);
+}
