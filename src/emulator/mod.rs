@@ -68,7 +68,7 @@ pub use self::faults::wire::{Departure, Framing, Wire};
 pub use self::faults::{FaultId, FaultSpec, WrongMember};
 pub use self::http::path::UploadBytes;
 pub use self::limits::RequestId;
-pub use self::limits::settings::UnknownLimit;
+pub use self::limits::settings::WrongLimit;
 pub use self::pipeline::arrival::Arrival;
 pub use self::pipeline::emulator::Emulator;
 pub use self::pipeline::inspection::BudgetWindow;

@@ -118,6 +118,7 @@ impl Emulate {
             Some(recording) => Emulator::replaying(options, recording, clock.now()),
             None => Emulator::new(options, clock.now()),
         };
+        emulator.paced(speed, clock.now());
         emulator.impose(settings.conditions);
         let latency = self.latency.or(settings.latency).unwrap_or(Duration::ZERO);
         Server::start(listener, emulator, clock, latency)

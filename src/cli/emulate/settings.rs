@@ -61,11 +61,8 @@ fn read(root: &mut Reader<'_>) -> Option<Settings> {
 fn limits(entry: &Entry<'_>, conditions: &mut Conditions) {
     for (name, value) in entry.members::<Limits>().into_iter().flatten() {
         let Some(WholeNumber(limit)) = WholeNumber::read(&value) else { continue };
-        if conditions.limit(name, limit).is_err() {
-            value.refuse::<()>(
-                "there is no such limit",
-                "a name that GET /_emulator/limits shows, such as core.user or points.rest",
-            );
+        if let Err(wrong) = conditions.limit(name, limit) {
+            value.refuse::<()>(&wrong.to_string(), &wrong.accepted());
         }
     }
 }

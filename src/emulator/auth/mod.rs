@@ -5,5 +5,6 @@ pub mod credentials;
 pub mod endpoint_permissions;
 pub mod jwt;
 mod members;
+pub mod pace;
 pub mod permission_names;
 pub mod reach;

@@ -1,20 +1,15 @@
 //! `POST /_emulator/events`: webhook events and notifications that a test triggers.
 //!
-//! `{"type": "issue_opened" | "comment" | "mention", "repository": "acme/widgets", "actor": "ben",
-//! "number": 1, "text": "…", "user": "ada"}`, `{"type": "push", "repository": "acme/widgets",
-//! "actor": "ben", "branch": "main", "path": "notes.md", "text": "…"}`, `{"type":
-//! "pull_request_opened", "repository": "acme/widgets", "actor": "ben", "branch": "topic", "text":
-//! "…"}`, `{"type": "custom", "event": "deployment", "action": "created", "repository":
-//! "acme/widgets", "payload": {…}}`, where `organization` may replace `repository`, and `{"type":
-//! "invitation_accepted" | "invitation_failed", "organization": "acme", "user": "hugo", "text":
-//! "…"}`. [`notification_triggers`] has the other types. Only `type`, `event`, `user` of an
-//! invitation and its repository or organization are required.
+//! The README lists the types and their members; `event_members` refuses all others.
+//! [`notification_triggers`] has the types that only notify.
 
 use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{ControlResult, JsonReply, notification_triggers, refusal, unprocessable};
+use super::{
+    ControlResult, JsonReply, event_members, notification_triggers, refusal, unprocessable,
+};
 use crate::clock::Timestamp;
 use crate::emulator::accounts::AccountId;
 use crate::emulator::events::changes;
@@ -31,8 +26,9 @@ use crate::emulator::world::{Detail, Edit, HistoryFull, Issue, World};
 const NAME_BYTES_MAX: usize = 100;
 
 pub fn respond(state: &mut State, urls: &Urls, now: Timestamp, body: &[u8]) -> ControlResult {
-    let fields = Fields::parse("Event", body).map_err(refusal)?;
+    let mut fields = Fields::parse("Event", body).map_err(refusal)?;
     let kind = fields.value("type").and_then(Value::as_str).unwrap_or("").to_owned();
+    event_members::check(&kind, &mut fields).map_err(refusal)?;
     let trigger = WebhookTrigger { urls, now, fields };
     match kind.as_str() {
         "push" => webhook_reply(push(&mut state.world, trigger)),
@@ -79,6 +75,9 @@ fn issue_event(state: &mut State, trigger: WebhookTrigger<'_>) -> ControlResult 
     let (Some(repository), Some(actor)) = (repository, actor) else {
         return unprocessable("there is no such repository or actor");
     };
+    if world.user_by_login(&mentioned).is_none() {
+        return unprocessable("there is no such user");
+    }
     let happened = match kind.as_str() {
         "issue_opened" => changes::open_issue(world, urls, now, repository, actor, text),
         "comment" => changes::comment(world, urls, now, repository, number, actor, &text),
@@ -86,12 +85,8 @@ fn issue_event(state: &mut State, trigger: WebhookTrigger<'_>) -> ControlResult 
             let text = format!("@{mentioned} {text}");
             changes::comment(world, urls, now, repository, number, actor, &text)
         }
-        _ => {
-            return unprocessable(&format!(
-                "type must be issue_opened, comment, mention, push, pull_request_opened, custom, invitation_accepted, invitation_failed or one of {}",
-                notification_triggers::KINDS.join(", ")
-            ));
-        }
+        // The members of no other type were accepted.
+        _ => None,
     };
     let Some(id) = happened else { return unprocessable("there is no such issue") };
     state.secondary.note_web_action(now, AccountId::User(actor), &state.limits);

@@ -12,7 +12,7 @@ use super::{
     wrong_members,
 };
 use crate::emulator::faults::gates::GateId;
-use crate::emulator::faults::{FaultId, FaultSpec, Members};
+use crate::emulator::faults::{FaultId, FaultSpec, Members, WrongMember};
 use crate::emulator::http::path::canonical;
 use crate::emulator::http::{ApiArea, Query};
 use crate::emulator::state::State;
@@ -99,10 +99,32 @@ pub fn faults(
 
 fn arm(state: &mut State, body: &[u8]) -> ControlResult {
     let spec = FaultSpec::read(&members(body)?).map_err(wrong_members)?;
+    let wrong = unknown_names(state, &spec);
+    if !wrong.is_empty() {
+        return Err(wrong_members(wrong));
+    }
     match state.faults.arm(spec) {
         Some(id) => Ok((StatusCode::CREATED, json!(state.faults.show(id)))),
         None => unprocessable("there are too many faults; delete some"),
     }
+}
+
+/// Lists the account or token of a fault that no request can have. Recorded exchanges accept any.
+fn unknown_names(state: &State, spec: &FaultSpec) -> Vec<WrongMember> {
+    let (account, token) = spec.named();
+    let (world, is_replay) = (&state.world, state.replayer.is_some());
+    let unknown = |member: &str, accepted: &str| WrongMember {
+        member: format!("match.{member}"),
+        problem: "unknown value".to_owned(),
+        accepted: accepted.to_owned(),
+    };
+    let account = account
+        .filter(|name| !is_replay && !world.has_account(name))
+        .map(|_| unknown("account", "an account as the transcript names it"));
+    let token = token
+        .filter(|secret| is_replay || !world.token_positions.contains_key(*secret))
+        .map(|_| unknown("token", "a token of the world; a replay has none"));
+    account.into_iter().chain(token).collect()
 }
 
 fn check_count(query: &Query, name: &str) -> Result<(), JsonReply> {

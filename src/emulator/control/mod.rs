@@ -2,11 +2,14 @@
 //! emulator's state. It is neither counted nor authenticated, so the emulator listens on loopback
 //! by default. Cross-origin pages are refused (`offer`).
 
+mod event_members;
 mod events;
 mod faults;
+mod limits;
 mod notification_triggers;
 mod offer;
 mod seed;
+mod tokens;
 mod usage;
 
 use std::collections::BTreeSet;
@@ -21,7 +24,6 @@ use crate::emulator::faults::{Members, WrongMember};
 use crate::emulator::http::{
     ApiError, Body, Code, FieldError, Fields, Query, Urls, http_date, path,
 };
-use crate::emulator::limits::Resource;
 use crate::emulator::migrations;
 use crate::emulator::resources::issues::issue_fields;
 use crate::emulator::resources::properties;
@@ -78,13 +80,19 @@ fn handle(
         return refuse(StatusCode::PAYLOAD_TOO_LARGE, message);
     }
     let query = Query::parse(request.uri().query());
+    let known = offer::queries(request.method().as_str(), segments);
+    if let Some(name) = query.names().find(|name| !known.contains(name)) {
+        let accepted = if known.is_empty() { "nothing is".to_owned() } else { known.join(" and ") };
+        return refuse_field(name, format!("unknown in the query; {accepted} accepted"));
+    }
     let body = request.body();
     match (request.method().as_str(), segments) {
         ("GET", ["world"]) => Ok(success(world(state))),
         ("GET", ["transcript"]) => transcript(state, &query),
         ("GET", ["books"]) => Ok(success(usage::usage(state, now))),
-        ("GET", ["limits"]) => Ok(success(limits(state))),
-        ("PUT", ["limits"]) => set_limits(state, body),
+        ("GET", ["limits"]) => Ok(success(limits::shown(state))),
+        ("PUT", ["limits"]) => limits::set(state, body),
+        ("POST", ["tokens"]) => tokens::add(state, now, body),
         ("POST", ["events"]) => {
             let urls = Urls::new(&state.origin(request), "");
             events::respond(state, &urls, now, body)
@@ -240,45 +248,12 @@ fn transcript(state: &State, query: &Query) -> ControlResult {
         Some(Ok(number)) => Ok(number),
         Some(Err(_)) => refuse_field(name, format!("{name} must be a whole number")),
     };
-    if let Some(name) = query.names().find(|name| !["since", "limit"].contains(name)) {
-        return refuse_field(name, "unknown; since and limit are accepted");
-    }
     let (since, limit) = (number("since", 0)?, number("limit", u64::MAX)?);
     let (first, last) = state.transcript.bounds().unzip();
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let requests: Vec<&Entry> = state.transcript.since(since).take(limit).collect();
     let dropped = state.transcript.dropped();
     Ok(success(json!({ "requests": requests, "first": first, "last": last, "dropped": dropped })))
-}
-
-fn limits(state: &State) -> Value {
-    let values: Map<String, Value> =
-        state.limits.iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
-    json!({ "limits": values, "resources": Resource::ALL.map(Resource::name) })
-}
-
-/// Sets limits from `{"core": 50, "window.primary": 10}`, also inside `{"limits": …}`; all or none.
-fn set_limits(state: &mut State, body: &[u8]) -> ControlResult {
-    let given = object(body, "an object of names and numbers is needed")?;
-    let given = given.get("limits").and_then(Value::as_object).unwrap_or(&given);
-    let mut changed = state.limits.clone();
-    let mut wrong = Vec::new();
-    for (name, value) in given {
-        let (problem, accepted) = match value.as_u64() {
-            None => ("wrong type", "a whole number"),
-            Some(value) if changed.set(name, value).is_err() => {
-                ("there is no such limit, or there are too many", "a name that GET shows")
-            }
-            Some(_) => continue,
-        };
-        let (problem, accepted) = (problem.to_owned(), accepted.to_owned());
-        wrong.push(WrongMember { member: name.clone(), problem, accepted });
-    }
-    if !wrong.is_empty() {
-        return Err(wrong_members(wrong));
-    }
-    state.limits = changed;
-    Ok(success(limits(state)))
 }
 
 /// Sets `{"state": "pending" | "exporting" | "exported" | "failed"}` and pins the migration there.

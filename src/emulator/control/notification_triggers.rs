@@ -16,6 +16,7 @@ use crate::clock::Timestamp;
 use crate::emulator::events::changes;
 use crate::emulator::events::notifications::mentions::team_members;
 use crate::emulator::events::notifications::{self, Cause, Notification};
+use crate::emulator::generic;
 use crate::emulator::http::{ApiError, Fields, Urls};
 use crate::emulator::state::State;
 use crate::emulator::world::{Detail, IssueState, Owner, Reason, Repository, Topic, World};
@@ -182,6 +183,11 @@ impl Trigger {
         }
         let id = world.next_id();
         let topic = Topic::of_reason(reason, id).ok_or("the reason is one of issues")?;
+        if let Topic::Run(id) = topic {
+            let is_waiting = reason == Reason::ApprovalRequested;
+            generic::add_run(world, self.repository, id, is_waiting, self.now)
+                .map_err(|_| "there are too many runs")?;
+        }
         self.notify(world, self.user, topic, reason);
         Ok(id)
     }

@@ -23,6 +23,7 @@ const OFFERED: &[(&[&str], &[&str])] = &[
     (&["faults"], &["GET", "POST", "DELETE"]),
     (&["faults", "{id}"], &["GET", "DELETE"]),
     (&["events"], &["POST"]),
+    (&["tokens"], &["POST"]),
     (&["migrations", "{id}"], &["POST"]),
     (&["seed"], &["GET", "POST"]),
     (&["reset"], &["POST"]),
@@ -35,6 +36,16 @@ pub fn methods(segments: &[&str]) -> Option<&'static [&'static str]> {
             && pairs.all(|(wanted, given)| *wanted == "{id}" || wanted == given)
     };
     OFFERED.iter().find(|(template, _)| is_it(template)).map(|(_, methods)| *methods)
+}
+
+/// The names that the query of a control may have.
+pub fn queries(method: &str, segments: &[&str]) -> &'static [&'static str] {
+    match (method, segments) {
+        ("GET", ["transcript"]) => &["since", "limit"],
+        ("GET", ["gates", _]) => &["held"],
+        ("GET", ["faults", _]) => &["struck"],
+        _ => &[],
+    }
 }
 
 pub fn has(method: &str, segments: &[&str]) -> bool {

@@ -8,6 +8,17 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Map, Value};
 
+/// The methods that a request of the API may have.
+const METHODS: [Method; 7] = [
+    Method::GET,
+    Method::HEAD,
+    Method::POST,
+    Method::PUT,
+    Method::PATCH,
+    Method::DELETE,
+    Method::OPTIONS,
+];
+
 /// A rejected member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrongMember {
@@ -66,14 +77,24 @@ impl<'a> Members<'a> {
     }
 
     pub fn method(&mut self, name: &'static str) -> Option<Method> {
-        let text = self.text(name, 32)?;
-        let method = Method::from_bytes(text.to_ascii_uppercase().as_bytes()).ok();
-        method.or_else(|| self.refuse(name, "no method", "a method such as GET"))
+        let text = self.text(name, 32)?.to_ascii_uppercase();
+        let known = METHODS.into_iter().find(|method| method.as_str() == text);
+        known.or_else(|| self.refuse(name, "no method", "a method such as GET"))
     }
 
-    /// Reads a path pattern; the default matches every path.
+    /// Reads a path pattern; the default matches every path. A pattern that no request can match
+    /// is refused.
     pub fn path(&mut self, name: &'static str) -> String {
-        self.text(name, 1_024).unwrap_or("*").to_owned()
+        let accepted = "a path without base and query, such as /repos/*/issues";
+        let pattern = self.text(name, 1_024).unwrap_or("*");
+        let is_outside = ["/_emulator", "/api/v3/", "/api/uploads/"]
+            .iter()
+            .any(|prefix| pattern.starts_with(prefix));
+        let is_illegal = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '?' | '#');
+        if is_outside || !pattern.starts_with(['/', '*']) || pattern.contains(is_illegal) {
+            self.refuse::<()>(name, "no path", accepted);
+        }
+        pattern.to_owned()
     }
 
     pub fn flag(&mut self, name: &'static str) -> Option<bool> {

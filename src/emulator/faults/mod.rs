@@ -65,6 +65,13 @@ struct Condition {
     times: Option<u64>,
 }
 
+impl FaultSpec {
+    /// The account and the token that it names, if any.
+    pub fn named(&self) -> (Option<&str>, Option<&str>) {
+        (self.condition.account.as_deref(), self.condition.token.as_deref())
+    }
+}
+
 #[derive(Debug)]
 struct Armed {
     spec: FaultSpec,

@@ -30,7 +30,7 @@ use crate::emulator::limits::{Content, Resource};
 use crate::emulator::routing::{Call, Caps, Charge, Outcome, Params};
 use crate::emulator::world::World;
 
-pub use self::seeds::{items, settle};
+pub use self::seeds::{add_run, items, settle};
 
 const METHODS: [Method; 5] =
     [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
@@ -108,6 +108,10 @@ impl Facts {
 }
 
 fn item_param(template: &str) -> &'static str {
+    // The table lists the variables of an organisation without their own routes.
+    if template.ends_with("/variables") {
+        return "name";
+    }
     let below = |endpoint: &'static Endpoint| {
         endpoint.template.strip_prefix(template)?.strip_prefix("/{")?.strip_suffix('}')
     };
@@ -153,6 +157,12 @@ pub fn has_a_closer_route(dialect: Dialect, method: &Method, path: &str, templat
     !listed.generic
         && !listed.family
         && pairs.any(|(own, listed)| is_parameter(own) && !is_parameter(listed))
+}
+
+/// True for a method and template of the endpoint table.
+pub fn has_endpoint(dialect: Dialect, method: &str, template: &str) -> bool {
+    let mut endpoints = Table::embedded(dialect).endpoints().iter();
+    endpoints.any(|endpoint| endpoint.method == *method && endpoint.template == template)
 }
 
 pub fn answer(call: &mut Call<'_>, found: RouteMatch) -> Outcome {

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::address::Address;
 use super::bodies::Members;
+use crate::clock::Timestamp;
 use crate::emulator::http::ApiError;
 use crate::emulator::routing::Call;
 use crate::emulator::world::storage::collections::StorageFull;
@@ -59,6 +60,25 @@ pub fn put(
     Ok(item)
 }
 
+/// Stores a workflow run that a notification is about.
+pub fn add_run(
+    world: &mut World,
+    repository: u64,
+    id: u64,
+    is_waiting: bool,
+    now: Timestamp,
+) -> Result<(), StorageFull> {
+    let address = format!("repository/{repository}/actions/runs");
+    settle(world, &address)?;
+    let number = world.collections.collection(&address).map_or(0, |runs| runs.in_order().len());
+    let Some(repository) = world.repositories.get(&repository) else { return Ok(()) };
+    let history = world.history(repository);
+    let head = history.tip(repository).map_or("", |tip| tip.sha.as_str());
+    let conclusion = (!is_waiting).then_some("success");
+    let fields = object(run(repository, head, number as u64 + 1, conclusion));
+    world.collections.put(&address, &id.to_string(), StoredItem::new(id, fields, now))
+}
+
 /// Stores the initial items of a collection before its first change.
 pub fn settle(world: &mut World, address: &str) -> Result<(), StorageFull> {
     if world.collections.collection(address).is_some() {
@@ -90,10 +110,17 @@ fn first(world: &World, address: &str) -> Vec<(String, StoredItem)> {
             1,
             json!({ "name": "ci", "path": ".ci/workflows/ci.yml", "state": "active" }),
         )],
-        "actions/runs" => vec![
-            made(11, run(repository, head, 1, "failure")),
-            made(12, run(repository, head, 2, "success")),
-        ],
+        "actions/runs" => {
+            let of_threads = world.seeded_runs.iter().filter(|run| run.repository == repository.id);
+            let of_threads = (3..).zip(of_threads).map(|(number, seeded)| {
+                let conclusion = (!seeded.is_waiting).then_some("success");
+                let fields = object(run(repository, head, number, conclusion));
+                StoredItem::new(seeded.id, fields, seeded.at)
+            });
+            let first = made(11, run(repository, head, 1, Some("failure")));
+            let second = made(12, run(repository, head, 2, Some("success")));
+            [first, second].into_iter().chain(of_threads).collect()
+        }
         "actions/jobs" => vec![
             made(21, job(repository, head, 11, "failure")),
             made(22, job(repository, head, 12, "success")),
@@ -151,9 +178,11 @@ fn id_of(repository: &Repository, number: u64) -> u64 {
     IDS_ABOVE + repository.id * IDS_EACH + number
 }
 
-fn run(repository: &Repository, head: &str, number: u64, conclusion: &str) -> Value {
+/// Without a conclusion, the run waits for approval.
+fn run(repository: &Repository, head: &str, number: u64, conclusion: Option<&str>) -> Value {
+    let status = if conclusion.is_some() { "completed" } else { "waiting" };
     json!({
-        "name": "ci", "display_title": "Make it work", "event": "push", "status": "completed", "conclusion": conclusion,
+        "name": "ci", "display_title": "Make it work", "event": "push", "status": status, "conclusion": conclusion,
         "workflow_id": id_of(repository, 1), "run_number": number, "run_attempt": 1,
         "head_branch": repository.default_branch, "head_sha": head, "pull_requests": [],
     })

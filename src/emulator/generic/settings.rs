@@ -22,7 +22,7 @@ pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome 
     let kept = seeds::current(call, address).ok();
     match facts.endpoint.method {
         Method::GET => {
-            let mut shown = begins_as(facts.template);
+            let mut shown = begins_as(facts.template, address);
             let Some(item) = kept else { return Ok(Reply::ok(Value::Object(shown))) };
             shown.extend(item.fields);
             Ok(Reply::ok(Value::Object(shown)).changed_at(item.updated_at))
@@ -35,7 +35,7 @@ pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome 
             let mut fields = kept.map(|item| item.fields).unwrap_or_default();
             fields.extend(bodies::kept(bodies::object(call)?));
             seeds::put(call, &address.parent(), address.name(), fields.clone())?;
-            let mut shown = begins_as(facts.template);
+            let mut shown = begins_as(facts.template, address);
             shown.extend(fields);
             Ok(Reply::ok(Value::Object(shown)))
         }
@@ -134,9 +134,12 @@ fn turned_on(template: &str) -> Members {
 }
 
 /// Returns the initial value, in the running service's fields.
-fn begins_as(template: &str) -> Members {
+fn begins_as(template: &str, address: &Address) -> Members {
     let is_of_repository = template.starts_with("/repos/");
     let value = match template.rsplit('/').next().unwrap_or("") {
+        _ if address.name() == "public-key" => {
+            json!({ "key_id": "1", "key": "ZW11bGF0ZWQtcHVibGljLWtleS1vZi0zMi1ieXRlcyE=" })
+        }
         "permissions" if is_of_repository => json!({ "enabled": true, "allowed_actions": "all" }),
         "permissions" => json!({ "enabled_repositories": "all", "allowed_actions": "all" }),
         "workflow" => {
@@ -171,9 +174,6 @@ fn begins_as(template: &str) -> Members {
         }
         "billing" => {
             json!({ "seat_breakdown": { "total": 0 }, "seat_management_setting": "unconfigured" })
-        }
-        "public-key" => {
-            json!({ "key_id": "1", "key": "ZW11bGF0ZWQtcHVibGljLWtleS1vZi0zMi1ieXRlcyE=" })
         }
         "usage" if template.ends_with("/cache/usage") => {
             json!({ "active_caches_size_in_bytes": 0, "active_caches_count": 0, "total_active_caches_size_in_bytes": 0, "total_active_caches_count": 0 })

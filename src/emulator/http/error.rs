@@ -25,6 +25,8 @@ pub enum ApiError {
     BadRequest(String),
     Invalid(Vec<FieldError>),
     TooLarge,
+    /// The request could not be read, so neither its route nor its caller is known.
+    Unreadable(StatusCode, &'static str),
     /// With the new address. Reads get 301, writes 307, which keeps their method.
     MovedRead(String),
     MovedWrite(String),
@@ -95,6 +97,7 @@ impl ApiError {
             Self::BadRequest(message) => return error(StatusCode::BAD_REQUEST, &message, ""),
             Self::Invalid(fields) => return invalid(&fields),
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "The request body is too large"),
+            Self::Unreadable(status, message) => (status, message),
             Self::MovedRead(address) => {
                 return moved(StatusCode::MOVED_PERMANENTLY, "Moved Permanently", &address);
             }

@@ -84,6 +84,10 @@ impl Fields {
         self.map.contains_key(name)
     }
 
+    pub fn member_names(&self) -> Vec<String> {
+        self.map.keys().cloned().collect()
+    }
+
     pub fn value(&self, name: &str) -> Option<&Value> {
         self.map.get(name)
     }

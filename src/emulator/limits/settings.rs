@@ -1,6 +1,7 @@
 //! Every limit and window length by name, as data that a test can change at run time.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::emulator::accounts::AccountId;
@@ -185,14 +186,19 @@ impl Limits {
     /// is named as in the transcript.
     ///
     /// # Errors
-    /// When the name is unknown, or too many of the forms with `@` are in use.
-    pub fn set(&mut self, name: &str, value: u64) -> Result<(), UnknownLimit> {
+    /// When the name is unknown, the value is out of its bounds, or too many of the forms with `@`
+    /// are in use.
+    pub fn set(&mut self, name: &str, value: u64) -> Result<(), WrongLimit> {
         let (limit, of) = name.split_once('@').unwrap_or((name, ""));
+        let bounds = bounds(limit);
+        if !bounds.contains(&value) && !matches!(limit, "refusal.status" if value == 429) {
+            return Err(WrongLimit::OutOfBounds(accepted(limit)));
+        }
         let is_endpoints =
             ["points", "content.minute", "content.hour"].contains(&limit) && of.contains(" /");
         if !of.is_empty() && (Resource::named(limit).is_some() || is_endpoints) {
             if self.values.len() >= DEFAULTS.len() + OWN_MAX && !self.values.contains_key(name) {
-                return Err(UnknownLimit);
+                return Err(WrongLimit::TooMany);
             }
             self.values.insert(name.to_owned(), value);
         } else if name == Resource::CORE.name() {
@@ -204,7 +210,7 @@ impl Limits {
         } else if let Some(known) = self.values.get_mut(name) {
             *known = value;
         } else {
-            return Err(UnknownLimit);
+            return Err(WrongLimit::Unknown);
         }
         Ok(())
     }
@@ -276,9 +282,71 @@ pub enum Plan {
     EnterpriseCloud,
 }
 
-/// The limit's name is unknown.
-#[derive(Debug, PartialEq, Eq)]
-pub struct UnknownLimit;
+/// The reason why a limit cannot be set.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WrongLimit {
+    /// No limit has this name.
+    #[error("there is no such limit")]
+    Unknown,
+    /// The limits of single accounts and endpoints are bounded in number.
+    #[error("there are too many limits of single accounts and endpoints")]
+    TooMany,
+    /// The value; with the accepted ones.
+    #[error("out of bounds")]
+    OutOfBounds(String),
+}
+
+impl WrongLimit {
+    /// The accepted names or values.
+    #[must_use]
+    pub fn accepted(self) -> String {
+        match self {
+            Self::OutOfBounds(accepted) => accepted,
+            Self::Unknown | Self::TooMany => {
+                "a name that GET /_emulator/limits shows, such as core.user or points.rest"
+                    .to_owned()
+            }
+        }
+    }
+}
+
+/// A year: longer times are typing errors.
+const SECONDS_MAX: u64 = 366 * 24 * 3_600;
+/// The largest integer that every JSON reader keeps (RFC 8259 §6).
+const COUNT_MAX: u64 = (1 << 53) - 1;
+/// A pebibyte.
+const BYTES_MAX: u64 = 1 << 50;
+
+/// The smallest and the largest value. The second value of `refusal.status` is 429.
+fn bounds(limit: &str) -> RangeInclusive<u64> {
+    const LENGTHS: [&str; 8] = [
+        "penalty",
+        "poll.interval",
+        "poll.interval-max",
+        "notifications.background",
+        "migrations.pending",
+        "migrations.exporting",
+        "migrations.archive",
+        "migrations.download",
+    ];
+    match limit {
+        "refusal.status" => 403..=403,
+        "refusal.retry-after" => 0..=2,
+        // An empty window would never end.
+        _ if limit.starts_with("window.") => 1..=SECONDS_MAX,
+        _ if LENGTHS.contains(&limit) => 0..=SECONDS_MAX,
+        _ if limit.ends_with("-bytes") => 0..=BYTES_MAX,
+        _ => 0..=COUNT_MAX,
+    }
+}
+
+fn accepted(limit: &str) -> String {
+    let bounds = bounds(limit);
+    match limit {
+        "refusal.status" => "403 or 429".to_owned(),
+        _ => format!("a whole number from {} to {}", bounds.start(), bounds.end()),
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -310,8 +378,8 @@ mod tests {
         assert_eq!(limits.primary(AccountId::User(1), "ben", Resource::CORE, scale), 50);
         assert_eq!(limits.primary(AccountId::User(2), "ada", Resource::CORE, scale), 7);
         assert_eq!(limits.primary(AccountId::Installation(2), "app", Resource::CORE, scale), 50);
-        assert_eq!(limits.set("cores", 1), Err(UnknownLimit));
-        assert_eq!(limits.set("cores@ada", 1), Err(UnknownLimit));
+        assert_eq!(limits.set("cores", 1), Err(WrongLimit::Unknown));
+        assert_eq!(limits.set("cores@ada", 1), Err(WrongLimit::Unknown));
     }
 
     #[test]
@@ -358,13 +426,31 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_out_of_its_bounds_is_refused() {
+        let mut limits = Limits::default();
+        for (name, value, accepted) in [
+            ("refusal.status", 404, "403 or 429"),
+            ("refusal.retry-after", 3, "a whole number from 0 to 2"),
+            ("window.primary", 0, "a whole number from 1 to 31622400"),
+            ("core@ada", u64::MAX, "a whole number from 0 to 9007199254740991"),
+            ("migrations.kept-bytes", u64::MAX, "a whole number from 0 to 1125899906842624"),
+        ] {
+            let refused = limits.set(name, value).map_err(WrongLimit::accepted);
+            assert_eq!(refused, Err(accepted.to_owned()), "{name}");
+        }
+        for (name, value) in [("refusal.status", 429), ("refusal.status", 403), ("penalty", 0)] {
+            assert_eq!(limits.set(name, value), Ok(()), "{name}");
+        }
+    }
+
+    #[test]
     fn limits_of_one_endpoint_are_bounded_in_number_and_form() {
         let mut limits = Limits::default();
         limits.set("points@GET /user", 17).expect("an endpoint may cost something else");
         assert_eq!(limits.of_endpoint("points", "GET /user"), Some(17));
         for name in ["points@", "points@user", "ban.after@GET /user", "content.day@GET /user", "@"]
         {
-            assert_eq!(limits.set(name, 1), Err(UnknownLimit), "{name}");
+            assert_eq!(limits.set(name, 1), Err(WrongLimit::Unknown), "{name}");
         }
         let taken = (0..5_000)
             .filter(|number| limits.set(&format!("points@GET /{number}"), 1).is_ok())

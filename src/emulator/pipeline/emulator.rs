@@ -6,13 +6,16 @@ use bytes::Bytes;
 use http::{Request, Response};
 
 use super::arrival::{Arrival, Incoming};
+use super::demand::Target;
 use crate::clock::Timestamp;
+use crate::emulator::accounts::Caller;
+use crate::emulator::auth::pace::Pace;
 use crate::emulator::events::delivery::queue::{self, Outgoing};
 use crate::emulator::faults::gates::GateId;
 use crate::emulator::faults::wire::{Departure, Wire};
 use crate::emulator::faults::{FaultId, FaultSpec};
-use crate::emulator::http::{ApiArea, path};
-use crate::emulator::limits::RequestId;
+use crate::emulator::http::{ApiArea, ApiError, path};
+use crate::emulator::limits::{RequestId, Resource};
 use crate::emulator::replay::Recording;
 use crate::emulator::seed::options::Options;
 use crate::emulator::state::State;
@@ -40,6 +43,12 @@ impl Emulator {
     #[must_use]
     pub fn replaying(options: Options, recording: Recording, now: Timestamp) -> Self {
         Self { state: State::new(options, Some(recording), now) }
+    }
+
+    /// Says that the emulator's clock runs `factor` times as fast as its clients', from `now` on.
+    /// The times in a JWT may then be by either clock.
+    pub fn paced(&mut self, factor: f64, now: Timestamp) {
+        self.state.pace = Pace { started: now, factor };
     }
 
     /// Applies these conditions now and after every reset. Faults and limits set so far are
@@ -82,6 +91,27 @@ impl Emulator {
         let gate = state.gates.hold(id, request.method(), canonical.path);
         let wire = response.extensions().get().copied().unwrap_or_default();
         Arrival { id, response, gate, wire, departure }
+    }
+
+    /// Answers a request that could not be read: it has neither a route nor a caller, costs nothing
+    /// and is not in the transcript. Its headers are those of an anonymous caller.
+    pub(in crate::emulator) fn refuse_unreadable(
+        &mut self,
+        now: Timestamp,
+        peer: IpAddr,
+        error: ApiError,
+    ) -> Response<Bytes> {
+        let state = &mut self.state;
+        state.next_request += 1;
+        let (id, request) = (RequestId(state.next_request), Request::new(Bytes::new()));
+        let canonical = path::canonical(request.uri().path());
+        let incoming = Incoming { id, now, request: &request, canonical, peer };
+        let caller = Caller::anonymous(peer);
+        let context = state.context(&incoming, &caller, &Target::Unknown);
+        let mut response = error.into_reply().into_response(&context);
+        let headers = response.headers_mut();
+        state.write_rate_headers(now, caller.account, Resource::CORE, headers);
+        response
     }
 
     /// Marks the response of request `id` as sent: it frees its concurrency slot. Its share of the

@@ -98,7 +98,7 @@ impl State {
         let (headers, peer) = (incoming.request.headers(), incoming.peer);
         let caller = match &self.replayer {
             Some(_) => Ok(Replayer::caller(headers, peer)),
-            None => credentials::caller(&self.world, headers, peer, incoming.now),
+            None => credentials::caller(&self.world, headers, peer, incoming.now, self.pace),
         };
         self.faults.unless_revoked(caller)
     }

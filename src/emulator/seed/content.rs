@@ -11,8 +11,8 @@ use super::{DAY, HOUR};
 use crate::clock::Timestamp;
 use crate::emulator::events::notifications::{self, Cause, Notification};
 use crate::emulator::world::{
-    Comment, Issue, IssueState, Label, Milestone, Owner, Reason, Release, Repository, ThreadState,
-    Topic, Visibility, World,
+    Comment, Issue, IssueState, Label, Milestone, Owner, Reason, Release, Repository, SeededRun,
+    ThreadState, Topic, Visibility, World,
 };
 use crate::random::Rng;
 
@@ -205,6 +205,10 @@ fn watch_and_notify(world: &mut World, dice: &mut Rng, now: Timestamp) {
                 cause: Cause::Activity,
                 comment: None,
             };
+            if let Topic::Run(id) = topic {
+                let is_waiting = reason == Reason::ApprovalRequested;
+                world.seeded_runs.push(SeededRun { id, repository: WIDGETS, is_waiting, at });
+            }
             let id = notifications::notify(world, at, &notice);
             if let Some(thread) = world.threads.get_mut(&id).filter(|_| index % 10 == 9) {
                 thread.state = ThreadState::Read;

@@ -36,7 +36,7 @@ pub fn world(options: &Options, now: Timestamp) -> World {
     content::add(&mut world, options, &mut dice, now);
     teams::add(&mut world, now);
     enterprise_cloud::add(&mut world, now);
-    hooks::add(&mut world, now);
+    hooks::add(&mut world, options, now);
     properties::add(&mut world, now);
     migrations::add(&mut world, now);
     tokens::add(&mut world, now);

@@ -26,6 +26,22 @@ const ALL_SCOPES: &[&str] = &[
     "admin:enterprise",
     "read:enterprise",
 ];
+/// Every scope that a token may have: the documented ones, and others that clients ask for.
+pub const SCOPES: &[&str] = &[
+    "repo",
+    "notifications",
+    "admin:org",
+    "read:org",
+    "admin:org_hook",
+    "admin:enterprise",
+    "read:enterprise",
+    "delete_repo",
+    "gist",
+    "public_repo",
+    "read:user",
+    "user:email",
+    "workflow",
+];
 const ORGANIZATION_SCOPES: &[&str] = &["admin:org", "admin:enterprise"];
 /// The documented lifetime of a workflow token (SPECIFICATION, "Credentials").
 const WORKFLOW_STEP: Duration = Duration::from_mins(60);
@@ -58,6 +74,11 @@ fn token(value: &str, kind: TokenKind, account: AccountId) -> Token {
 
 fn classic(value: &str, user: u64, scopes: &[&'static str]) -> Token {
     Token { scopes: scopes.to_vec(), ..token(value, TokenKind::Classic, AccountId::User(user)) }
+}
+
+/// Returns a user's token of this kind, without scopes and permissions.
+pub fn of_user(value: &str, kind: TokenKind, user: u64) -> Token {
+    token(value, kind, AccountId::User(user))
 }
 
 /// Returns a classic token of all scopes.

@@ -5,6 +5,7 @@
 //! response that still holds a concurrency slot.
 
 mod idle;
+mod refusal;
 mod response_writer;
 mod write_queue;
 
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Either, Full};
 use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
@@ -35,6 +36,7 @@ use crate::emulator::events::delivery::sender::{self, WebhookSender};
 use crate::emulator::faults::FaultId;
 use crate::emulator::faults::gates::GateId;
 use crate::emulator::faults::wire::{Departure, Wire};
+use crate::emulator::http::ApiError;
 use crate::emulator::http::path::{self, UploadBytes};
 use crate::emulator::limits::RequestId;
 use crate::emulator::pipeline::emulator::Emulator;
@@ -44,6 +46,12 @@ const CONNECTIONS_MAX: usize = 4_096;
 /// The service closes idle connections after about 60 s (SPECIFICATION, "Conditional requests in
 /// practice").
 const IDLE_WAIT: Duration = Duration::from_secs(60);
+/// The headers and bytes of a request head, over any protocol; the HTTP implementation's own bounds
+/// over HTTP/1.1.
+const HEADERS_MAX: usize = 100;
+const HEAD_BYTES_MAX: usize = 400 * 1024;
+/// Above the bound of a head, so that a head between both is refused by a response of the API.
+const HTTP2_HEAD_BYTES_MAX: u32 = 1024 * 1024;
 /// The longest pause in a request's body. Undocumented.
 const BODY_WAIT: Duration = Duration::from_secs(30);
 /// The pause after a failed accept.
@@ -228,8 +236,7 @@ async fn serve(
     let _ = stream.set_nodelay(true);
     let (controls, activity) =
         (Arc::new(ConnectionControls::default()), Arc::new(Activity::default()));
-    let stream =
-        WriteQueue { stream, controls: Arc::clone(&controls), shared: Arc::clone(&shared) };
+    let stream = WriteQueue::new(stream, peer, Arc::clone(&controls), Arc::clone(&shared));
     let (response_controls, requests) = (Arc::clone(&controls), Arc::clone(&activity));
     let service = service_fn(move |request| {
         let in_flight = requests.begin();
@@ -240,7 +247,8 @@ async fn serve(
             answer
         }
     });
-    let builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http2().max_header_list_size(HTTP2_HEAD_BYTES_MAX);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         // A failed connection is the client's concern alone.
@@ -267,7 +275,10 @@ async fn answer(
     let version = request.version();
     let request = match read(request).await {
         Ok(request) => request,
-        Err(unreadable) => return Ok(unreadable.into_response()),
+        Err(error) => {
+            let response = shared.refuse_unreadable(peer, error);
+            return Ok(response.map(|body| Either::Left(Full::new(body))));
+        }
     };
     // A late response with the current number lets a test report what is missing.
     let (method, uri) = (request.method(), request.uri());
@@ -309,35 +320,19 @@ async fn answer(
     depart(arrival.response, arrival.wire, version, &controls).await
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unreadable {
-    Malformed,
-    /// No data for a long time.
-    Stalled,
-}
-
-impl Unreadable {
-    fn into_response(self) -> Response<SentBody> {
-        let (status, body) = match self {
-            Self::Malformed => {
-                (StatusCode::BAD_REQUEST, r#"{"message":"Problems reading the request body"}"#)
-            }
-            Self::Stalled => {
-                (StatusCode::REQUEST_TIMEOUT, r#"{"message":"The request body did not arrive"}"#)
-            }
-        };
-        let mut response = Response::new(Either::Left(Full::from(body)));
-        *response.status_mut() = status;
-        let json = HeaderValue::from_static("application/json; charset=utf-8");
-        response.headers_mut().insert(header::CONTENT_TYPE, json);
-        response
-    }
-}
+const MALFORMED: ApiError =
+    ApiError::Unreadable(StatusCode::BAD_REQUEST, "Problems reading the request body");
+/// No data for a long time.
+const STALLED: ApiError =
+    ApiError::Unreadable(StatusCode::REQUEST_TIMEOUT, "The request body did not arrive");
 
 /// An upload is only counted. Other bodies are read to one byte beyond the maximum, and not at all
 /// when announced as larger.
-async fn read(request: Request<Incoming>) -> Result<Request<Bytes>, Unreadable> {
+async fn read(request: Request<Incoming>) -> Result<Request<Bytes>, ApiError> {
     let (mut parts, mut body) = request.into_parts();
+    if parts.headers.len() > HEADERS_MAX || head_bytes(&parts) > HEAD_BYTES_MAX {
+        return Err(refusal::Refusal::HeadTooLarge.error());
+    }
     if cross_site::has_foreign_host(&parts.uri, &parts.headers) {
         parts.extensions.insert(path::ForeignHost);
     }
@@ -349,9 +344,9 @@ async fn read(request: Request<Incoming>) -> Result<Request<Bytes>, Unreadable> 
     let mut kept = BytesMut::new();
     let mut upload_bytes: u64 = 0;
     while let Some(frame) =
-        tokio::time::timeout(BODY_WAIT, body.frame()).await.map_err(|_| Unreadable::Stalled)?
+        tokio::time::timeout(BODY_WAIT, body.frame()).await.map_err(|_| STALLED)?
     {
-        let Ok(data) = frame.map_err(|_| Unreadable::Malformed)?.into_data() else { continue };
+        let Ok(data) = frame.map_err(|_| MALFORMED)?.into_data() else { continue };
         if is_upload {
             upload_bytes = upload_bytes.saturating_add(data.len() as u64);
         } else {
@@ -367,7 +362,19 @@ async fn read(request: Request<Incoming>) -> Result<Request<Bytes>, Unreadable> 
     Ok(Request::from_parts(parts, kept.freeze()))
 }
 
+/// The size of a head over HTTP/1.1; HTTP/2 compresses it.
+fn head_bytes(parts: &http::request::Parts) -> usize {
+    let target = parts.uri.path_and_query().map_or(0, |target| target.as_str().len());
+    let lines = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
+    lines.sum::<usize>() + target
+}
+
 impl Shared {
+    fn refuse_unreadable(&self, peer: IpAddr, error: ApiError) -> Response<Bytes> {
+        let mut emulator = self.emulator.lock();
+        emulator.refuse_unreadable(self.clock.now(), peer, error)
+    }
+
     async fn wait_until_struck(&self, fault: FaultId, count: u64) {
         self.wait_for(|emulator| emulator.struck(fault).is_none_or(|struck| struck >= count)).await;
     }

@@ -11,6 +11,7 @@ use self::reset::Conditions;
 use self::transcript::Transcript;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::AccountId;
+use crate::emulator::auth::pace::Pace;
 use crate::emulator::faults::Faults;
 use crate::emulator::faults::gates::Gates;
 use crate::emulator::http::issued_dates::IssuedDates;
@@ -40,6 +41,7 @@ pub struct State {
     /// Restored by a reset, beside the seed.
     pub conditions: Conditions,
     pub issued_dates: Arc<Mutex<IssuedDates>>,
+    pub pace: Pace,
     pub next_request: u64,
     /// Denials of a primary budget under way, and delivered ones with the end of the wait.
     pub announcing: BTreeMap<RequestId, (AccountId, Resource, Timestamp)>,
@@ -70,6 +72,7 @@ impl State {
             denial_counts: DenialCounts::default(),
             conditions: Conditions::default(),
             issued_dates: Arc::default(),
+            pace: Pace { started: now, factor: 1.0 },
             next_request: 0,
             announcing: BTreeMap::new(),
             announced: BTreeMap::new(),

@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 use crate::emulator::faults::gates::Gates;
 use crate::emulator::faults::{FaultSpec, Faults};
 use crate::emulator::limits::Limits;
-use crate::emulator::limits::settings::UnknownLimit;
+use crate::emulator::limits::settings::WrongLimit;
 use crate::emulator::seed::options::Options;
 
 /// Limits and faults in force from the start and after every reset, as a configuration file gives
@@ -27,8 +27,8 @@ impl Conditions {
     /// /_emulator/limits`.
     ///
     /// # Errors
-    /// When the name is unknown.
-    pub fn limit(&mut self, name: &str, value: u64) -> Result<(), UnknownLimit> {
+    /// When the name is unknown or the value out of its bounds.
+    pub fn limit(&mut self, name: &str, value: u64) -> Result<(), WrongLimit> {
         Limits::default().set(name, value)?;
         self.limits.insert(name.to_owned(), value);
         Ok(())
@@ -50,6 +50,7 @@ impl State {
         let recording = self.replayer.take().map(|replayer| replayer.recording);
         let before = std::mem::replace(self, Self::new(options, recording, now));
         self.next_request = before.next_request;
+        self.pace = before.pace;
         self.world.delivery_queue = before.world.delivery_queue.succeeding();
         self.gates = Gates::after(&before.gates);
         self.faults = Faults::new(self.options.seed, before.faults.last_id());

@@ -15,8 +15,9 @@ use self::storage::lfs::Storage;
 use self::storage::migrations::Migrations;
 use self::webhooks::queue::DeliveryQueue;
 use crate::clock::Timestamp;
-use crate::emulator::accounts::{AccountId, Token};
+use crate::emulator::accounts::Token;
 
+mod account_names;
 mod apps;
 mod authors;
 pub mod git;
@@ -34,7 +35,7 @@ pub mod webhooks;
 pub use self::apps::InstallationGrant;
 pub use self::git::commits::Draft;
 pub use self::git::history::{Author, Commit, Edit, History, HistoryFull, README, Tree};
-pub use self::notifications::thread::{Reason, Thread, ThreadState, Topic};
+pub use self::notifications::thread::{Reason, SeededRun, Thread, ThreadState, Topic};
 pub use self::organizations::enterprises::{Enterprise, EnterpriseTeam, SLUG_PREFIX};
 pub use self::organizations::membership::{
     Invitation, InvitationFailure, InvitationRole, Invitee, ORGANIZATION_ROLES, People, Purpose,
@@ -103,6 +104,8 @@ pub struct World {
     pub template_of: BTreeMap<u64, u64>,
     pub migrations: Migrations,
     pub feed: Feed,
+    /// The runs of the seed's notifications.
+    pub seeded_runs: Vec<SeededRun>,
 }
 
 impl World {
@@ -214,19 +217,6 @@ impl World {
 
     pub fn full_name(&self, repository: &Repository) -> String {
         format!("{}/{}", self.owner_login(repository.owner), repository.name)
-    }
-
-    pub fn account_name(&self, account: AccountId) -> String {
-        match account {
-            AccountId::User(id) => self.login(id).to_owned(),
-            AccountId::AppUser { app, user } => format!("{}-by-app-{app}", self.login(user)),
-            AccountId::Installation(id) => format!("installation-{id}"),
-            AccountId::App(id) => format!("app-{id}"),
-            AccountId::OauthApp(id) => format!("oauth-app-{id}"),
-            AccountId::Workflow(id) => format!("workflow-{id}"),
-            AccountId::Anonymous(address) => format!("anonymous-{address}"),
-            AccountId::Replayed(digest) => format!("recorded-{digest}"),
-        }
     }
 
     pub fn enterprise_by_slug(&self, slug: &str) -> Option<&Enterprise> {

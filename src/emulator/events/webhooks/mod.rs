@@ -119,7 +119,7 @@ pub fn publish_in(
         let text = installation.map_or_else(
             || Arc::clone(&plain),
             |id| {
-                extend(&mut payload, json!({ "installation": { "id": id, "node_id": node_id("IntegrationInstallation", id) } }));
+                payload = with_installation(payload.take(), id);
                 payload.to_string().into()
             },
         );
@@ -127,6 +127,28 @@ pub fn publish_in(
         deliver(world, context.now, *hook_key, event, event_payload);
     }
     audience.len()
+}
+
+/// Renders the payload of an event that is not raised, for deliveries of the past.
+pub fn past_payload(
+    world: &World,
+    context: EventContext<'_>,
+    event: WebhookEvent<'_>,
+    objects: impl FnOnce(&Renderer<'_>) -> Value,
+) -> Value {
+    let tokenless = Caller { account: AccountId::User(context.actor), token: None };
+    let renderer = Renderer { world, urls: context.urls, caller: &tokenless };
+    let organization = organization_of(world, context.scope);
+    payload(&renderer, context, event, organization, &objects(&renderer))
+}
+
+/// Adds the installation of the app that receives the payload.
+pub fn with_installation(mut payload: Value, id: u64) -> Value {
+    extend(
+        &mut payload,
+        json!({ "installation": { "id": id, "node_id": node_id("IntegrationInstallation", id) } }),
+    );
+    payload
 }
 
 /// Adds an event in a repository to the feeds, if they have a type for it.

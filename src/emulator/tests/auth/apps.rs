@@ -408,3 +408,24 @@ fn a_jwt_with_invalid_claims_or_a_foreign_key_is_rejected() {
     let empty: Request<Bytes> = request(Method::GET, "..", "/app", &[], &Value::Null);
     upstream.send(&empty).assert_status(401);
 }
+
+#[test]
+fn a_jwt_is_dated_by_the_machine_or_the_emulated_clock() {
+    let mut upstream = Upstream::new();
+    upstream.emulator.paced(60.0, upstream.now);
+    let by_machine = acme_jwt(&upstream);
+    upstream.pass(9 * 60 * 60);
+    // Nine minutes of the machine have passed.
+    upstream.get(&by_machine, "/app").assert_status(401);
+    let emulated = acme_jwt(&upstream);
+    upstream.get(&emulated, "/app").assert_status(200);
+    let fresh =
+        acme_jwt(&Upstream { now: START + Duration::from_secs(10 + 500), ..Upstream::new() });
+    upstream.get(&fresh, "/app").assert_status(200);
+    upstream.post(NOBODY, "/_emulator/reset", &Value::Null).assert_status(200);
+    upstream.get(&fresh, "/app").assert_status(200);
+    upstream.pass(60 * 60);
+    upstream.get(&fresh, "/app").assert_status(200);
+    upstream.pass(10 * 60 * 60);
+    upstream.get(&fresh, "/app").assert_status(401);
+}

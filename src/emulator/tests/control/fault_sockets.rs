@@ -106,7 +106,7 @@ impl Running {
     async fn raw(&self, method: &str, path: &str, more: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.handle.addr()).await.expect("it listens");
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: upstream.test\r\nauthorization: Bearer {ADA}\r\n{more}\r\n"
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {ADA}\r\n{more}\r\n"
         );
         stream.write_all(head.as_bytes()).await.expect("it reads");
         stream

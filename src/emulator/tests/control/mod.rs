@@ -4,3 +4,4 @@ pub mod fault_sockets;
 pub mod faults;
 pub mod input;
 pub mod plane;
+pub mod strict;

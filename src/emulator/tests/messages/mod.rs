@@ -6,3 +6,4 @@ pub mod polling;
 pub mod reference;
 pub mod replay;
 pub mod socket;
+pub mod unreadable;

@@ -157,7 +157,7 @@ async fn a_too_large_content_length_is_413_before_the_body() {
         let mut stream = tokio::net::TcpStream::connect(handle.addr()).await.expect("a connection");
         let method = if path.starts_with("/_emulator") { "PUT" } else { "POST" };
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ADA}\r\nExpect: 100-continue\r\nContent-Length: 99999999999\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {ADA}\r\nExpect: 100-continue\r\nContent-Length: 99999999999\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).await.expect("it is read");
         let mut answer = Vec::new();

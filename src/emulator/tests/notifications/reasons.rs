@@ -374,3 +374,54 @@ fn the_world_lists_threads_roles_properties_and_fields() {
     );
     assert_eq!(acme["issue_fields"].as_array().map(Vec::len), Some(2));
 }
+
+/// Asserts that a member of a thread's subject is the address of something that the user can read.
+fn assert_answers(upstream: &mut Upstream, token: &str, subject: &Value, member: &str) {
+    let url = subject[member].as_str().expect("an address");
+    let path = url.strip_prefix("http://upstream.test").expect("our address");
+    let status = upstream.get(token, path).status;
+    assert_eq!(status, 200, "{member} of {subject}");
+}
+
+#[test]
+fn the_subject_of_every_seeded_thread_can_be_read() {
+    let mut upstream = Upstream::new();
+    let world = upstream.get(NOBODY, "/_emulator/world").body;
+    let mut kinds = std::collections::BTreeSet::new();
+    for token in world["tokens"].as_array().expect("tokens") {
+        let has_inbox =
+            token["scopes"].as_array().is_some_and(|scopes| scopes.contains(&json!("repo")));
+        let value = token["token"].as_str().expect("a token");
+        if token["kind"] != "classic" || !has_inbox {
+            continue;
+        }
+        for page in 1..=2 {
+            upstream.pass(60);
+            let path = format!("/notifications?all=true&per_page=50&page={page}");
+            let threads = upstream.get(value, &path);
+            if threads.status != 200 {
+                continue;
+            }
+            for thread in threads.items() {
+                let subject = &thread["subject"];
+                assert_answers(&mut upstream, value, subject, "url");
+                assert_answers(&mut upstream, value, subject, "latest_comment_url");
+                kinds.insert(subject["type"].as_str().unwrap_or_default().to_owned());
+            }
+        }
+    }
+    let all = ["CheckSuite", "Issue", "MemberFeatureRequest", "RepositoryInvitation"];
+    assert_eq!(kinds.iter().map(String::as_str).collect::<Vec<_>>(), all);
+}
+
+#[test]
+fn a_run_of_a_triggered_notification_can_be_read() {
+    let mut upstream = Upstream::new();
+    for (event, status) in [("ci_activity", "completed"), ("approval_requested", "waiting")] {
+        let run = happens(&mut upstream, &json!({ "type": event })).assert_status(201);
+        let subject = newest(&mut upstream, CLEO)["subject"].clone();
+        assert_answers(&mut upstream, CLEO, &subject, "url");
+        let path = format!("/repos/acme/sprockets/actions/runs/{}", run.body["id"]);
+        assert_eq!(upstream.get(CLEO, &path).body["status"], status);
+    }
+}

@@ -275,3 +275,44 @@ fn delivery_headers_are_named_by_the_dialect() {
         "{names:?}"
     );
 }
+
+#[test]
+fn a_seeded_delivery_has_the_payload_of_its_event() {
+    let mut upstream = Upstream::new();
+    let path = hook(&mut upstream);
+    // A delivery of now, for comparison.
+    let sent = json!({ "title": "New" });
+    upstream.post(BEN, "/repos/acme/widgets/issues", &sent).assert_status(201);
+    let listed = upstream.get(ADA, &format!("{path}/deliveries?per_page=50"));
+    let detail = |upstream: &mut Upstream, id: u64| {
+        let delivery = upstream.get(ADA, &format!("{path}/deliveries/{id}")).assert_status(200);
+        delivery.body["request"]["payload"].clone()
+    };
+    let ids = ids(&listed);
+    let fresh = detail(&mut upstream, ids[0]);
+    let names = |value: &Value| -> Vec<String> {
+        value.as_object().expect("an object").keys().cloned().collect()
+    };
+    assert_eq!((ids.len(), &fresh["issue"]["title"]), (41, &json!("New")));
+    let mut numbers = std::collections::BTreeSet::new();
+    for id in &ids[1..] {
+        let seeded = detail(&mut upstream, *id);
+        for (of_seed, of_now) in [
+            (&seeded, &fresh),
+            (&seeded["issue"], &fresh["issue"]),
+            (&seeded["repository"], &fresh["repository"]),
+            (&seeded["organization"], &fresh["organization"]),
+            (&seeded["sender"], &fresh["sender"]),
+        ] {
+            assert_eq!(names(of_seed), names(of_now));
+        }
+        assert_eq!(seeded["sender"]["login"], seeded["issue"]["user"]["login"]);
+        let url = seeded["issue"]["url"]
+            .as_str()
+            .and_then(|url| url.strip_prefix("http://upstream.test"));
+        let issue = upstream.get(ADA, url.expect("our address")).assert_status(200).body;
+        assert_eq!(issue["title"], seeded["issue"]["title"]);
+        numbers.extend(issue["number"].as_u64());
+    }
+    assert_eq!(numbers.len(), 40);
+}

@@ -400,3 +400,19 @@ async fn a_hundred_webhooks_each_get_their_delivery() {
     socket.all_delivered().await;
     socket.handle.shutdown().await;
 }
+
+#[tokio::test]
+async fn seeded_webhooks_are_never_sent_anywhere() {
+    let socket = Socket::start(WebhookSender::default()).await;
+    let event = json!({ "title": "Raises an event for each seeded webhook" });
+    let (status, _) = socket.ask(Method::POST, "/repos/acme/widgets/issues", &event).await;
+    assert_eq!(status, 201);
+    let world = socket.get("/_emulator/world").await;
+    for hook in world["hooks"].as_array().expect("hooks") {
+        let url = hook["url"].as_str().expect("an address");
+        assert!(url.starts_with("https://") && url.contains(".example.com/"), "{url}");
+    }
+    let hooks = socket.get("/orgs/acme/hooks").await;
+    let outcome = socket.outcome(&format!("/orgs/acme/hooks/{}", hooks[0]["id"])).await;
+    assert_eq!((&outcome["status_code"], &outcome["event"]), (&json!(0), &json!("issues")));
+}

@@ -103,12 +103,15 @@ mod tests {
     #[test]
     fn the_interval_saturates_instead_of_overflowing() {
         let mut limits = Limits::default();
-        for name in ["poll.interval", "poll.load", "poll.interval-max"] {
-            limits.set(name, u64::MAX).expect("a limit");
+        let longest = 366 * 24 * 3_600;
+        for (name, value) in
+            [("poll.interval", longest), ("poll.load", 1 << 52), ("poll.interval-max", longest)]
+        {
+            limits.set(name, value).expect("a limit");
         }
-        assert_eq!(interval_secs(&limits, u64::MAX), u64::MAX);
+        assert_eq!(interval_secs(&limits, u64::MAX), longest);
         limits.set("poll.patience", 0).expect("a limit");
-        assert_eq!(interval_secs(&limits, 200), u64::MAX);
+        assert_eq!(interval_secs(&limits, 200), longest);
     }
 
     #[test]

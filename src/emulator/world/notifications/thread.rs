@@ -110,6 +110,16 @@ impl Topic {
     }
 }
 
+/// A workflow run that a thread of the seed is about.
+#[derive(Clone, Copy, Debug)]
+pub struct SeededRun {
+    pub id: u64,
+    pub repository: u64,
+    /// It waits for approval.
+    pub is_waiting: bool,
+    pub at: Timestamp,
+}
+
 /// User, repository and topic of a thread.
 pub type Key = (u64, u64, Topic);
 
