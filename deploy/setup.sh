@@ -33,6 +33,8 @@ test)
     need bash bash
     need curl curl ca-certificates
     need jq jq
+    # A real client (tests/clients/gh.rs).
+    need gh gh
     ;;
 bench)
     need nginx nginx-light

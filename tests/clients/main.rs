@@ -7,6 +7,8 @@
 //!
 //! `papers` runs every command and snippet of the README and the guides.
 //!
+//! `gh` is the command line client, from the package of the system.
+//!
 //! `http_cache` runs the public suite for HTTP caches with its own client and origin server.
 //!
 //! The tests install the libraries themselves (`install`), at the versions of
@@ -22,6 +24,7 @@ mod control;
 mod driver;
 mod emulated;
 mod emulator_only;
+mod gh;
 mod http_cache;
 mod install;
 mod own_apps;

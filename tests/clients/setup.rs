@@ -1,5 +1,7 @@
 //! The setup of most tests here: upstream, gateway and client.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use super::config;
@@ -40,8 +42,15 @@ impl Setup {
 
     /// The same with further keys of the client and further sections.
     pub fn tuned(upstream: Upstream, accounts: Vec<Account>, client: &str, sections: &str) -> Self {
-        let gateway = Gateway::serve(&(config_of(&upstream.address, &accounts, client) + sections));
-        Self { upstream, gateway, accounts }
+        let config = config_of(&upstream.address, &accounts, client, "") + sections;
+        Self { gateway: Gateway::serve(&config), upstream, accounts }
+    }
+
+    /// The same, and the gateway also listens on a Unix socket.
+    pub fn on_socket(upstream: Upstream, accounts: Vec<Account>, socket: &Path) -> Self {
+        let listen = format!("unix = \"{}\"", socket.display());
+        let config = config_of(&upstream.address, &accounts, "", &listen);
+        Self { gateway: Gateway::serve(&config), upstream, accounts }
     }
 
     /// The library, configured for this gateway.
@@ -109,11 +118,11 @@ impl Setup {
     }
 }
 
-fn config_of(upstream: &str, accounts: &[Account], client: &str) -> String {
+fn config_of(upstream: &str, accounts: &[Account], client: &str, listen: &str) -> String {
     let names: Vec<&str> = accounts.iter().map(|account| account.name.as_str()).collect();
     let keys = format!("reads = \"readers\"\nwrites = \"{}\"\n{client}", names[0]);
     let users = accounts.iter().map(|account| config::user(&account.name, &account.token));
-    config::listen("127.0.0.1:0", "")
+    config::listen("127.0.0.1:0", listen)
         + &config::upstream(&format!("http://{upstream}"), config::GITHUB)
         + &config::pool("readers", &names)
         + &config::client("library", KEY, &keys)

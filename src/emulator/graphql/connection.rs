@@ -23,6 +23,27 @@ pub const LABELS: &Kind = &Kind { connection: "LabelConnection", edge: "LabelEdg
 pub const COMMENTS: &Kind =
     &Kind { connection: "IssueCommentConnection", edge: "IssueCommentEdge" };
 
+macro_rules! kinds {
+    ($($name:ident $connection:literal $edge:literal,)*) => {
+        $(pub const $name: &Kind = &Kind { connection: $connection, edge: $edge };)*
+    };
+}
+
+kinds! {
+    AUTHORS "GitActorConnection" "GitActorEdge",
+    COMMITS "PullRequestCommitConnection" "PullRequestCommitEdge",
+    FILES "PullRequestChangedFileConnection" "PullRequestChangedFileEdge",
+    MILESTONES "MilestoneConnection" "MilestoneEdge",
+    PROJECT_CARDS "ProjectCardConnection" "ProjectCardEdge",
+    PROJECT_ITEMS "ProjectV2ItemConnection" "ProjectV2ItemEdge",
+    REACTING_USERS "ReactingUserConnection" "ReactingUserEdge",
+    REFS "RefConnection" "RefEdge",
+    RELEASES "ReleaseConnection" "ReleaseEdge",
+    REVIEWS "PullRequestReviewConnection" "PullRequestReviewEdge",
+    REVIEW_REQUESTS "ReviewRequestConnection" "ReviewRequestEdge",
+    SEARCH "SearchResultItemConnection" "SearchResultItemEdge",
+}
+
 #[derive(Debug)]
 pub struct Page {
     pub kind: &'static Kind,
@@ -53,8 +74,8 @@ pub fn of(field: Field<'_, '_>, kind: &'static Kind, mut items: Vec<Node>) -> Re
     let total = items.len();
     let position_of = |name: &str| {
         let Some(given) = arguments.text(name) else { return Ok(None) };
-        let found =
-            decode_cursor(given).and_then(|key| items.iter().position(|item| item.key() == key));
+        let found = decode_cursor(given)
+            .and_then(|key| items.iter().position(|item| item.cursor_key() == key));
         found.map(Some).ok_or_else(|| {
             let shown: String = given.chars().take(100).collect();
             Problem::new(
@@ -99,7 +120,7 @@ pub fn page(page: &Rc<Page>, name: &str) -> FieldValue {
 
 pub fn page_info(page: &Page, name: &str) -> FieldValue {
     let at = |item: Option<&Node>| {
-        FieldValue::maybe_text(item.map(|item| cursor(item.key())).as_deref())
+        FieldValue::maybe_text(item.map(|item| cursor(item.cursor_key())).as_deref())
     };
     match name {
         "hasNextPage" => FieldValue::value(page.has_next),
@@ -111,7 +132,7 @@ pub fn page_info(page: &Page, name: &str) -> FieldValue {
 
 pub fn edge(edge: &Edge, name: &str) -> FieldValue {
     if name == "cursor" {
-        FieldValue::text(&cursor(edge.node.key()))
+        FieldValue::text(&cursor(edge.node.cursor_key()))
     } else {
         FieldValue::One(edge.node.clone())
     }

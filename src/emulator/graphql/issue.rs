@@ -2,8 +2,8 @@
 
 use super::object::{Field, FieldValue, Node, Result};
 use super::problem::Problem;
-use super::repository::{may_read, named, permission};
-use super::{connection, people};
+use super::repository::{may_read, named, permission, state_of};
+use super::{connection, people, pull, reactions, record};
 use crate::emulator::auth::access::role_of_token;
 use crate::emulator::http::{SITE, iso};
 use crate::emulator::render::node_id;
@@ -30,6 +30,11 @@ pub fn field(field: Field<'_, '_>, repository: u64, number: u64) -> Result {
             connection::LABELS,
             issue.labels.iter().map(|label| Node::Label(repository.id, *label)).collect(),
         ),
+        "projectCards" => (connection::PROJECT_CARDS, Vec::new()),
+        "projectItems" => (connection::PROJECT_ITEMS, Vec::new()),
+        "commits" | "files" | "reviews" | "latestReviews" | "reviewRequests" => {
+            return pull::list(field, repository, issue);
+        }
         _ => (
             connection::COMMENTS,
             issue.comments.iter().map(|comment| Node::Comment(repository.id, *comment)).collect(),
@@ -50,12 +55,22 @@ fn plain(field: Field<'_, '_>, repository: &Repository, issue: &Issue) -> Option
         "number" => FieldValue::number(issue.number),
         "title" => FieldValue::text(&issue.title),
         "body" => FieldValue::text(issue.body.as_deref().unwrap_or("")),
-        "state" => FieldValue::text(if is_closed { "CLOSED" } else { "OPEN" }),
+        "state" => FieldValue::text(state_of(issue)),
         "closed" => FieldValue::value(is_closed),
-        // The emulator has neither merges nor drafts here.
-        "merged" | "isDraft" => FieldValue::value(false),
-        "baseRefName" => FieldValue::text(&repository.default_branch),
-        "headRefName" => FieldValue::text(issue.pull_from.as_deref().unwrap_or("")),
+        "locked" => FieldValue::value(issue.locked),
+        "activeLockReason" => {
+            let reason =
+                issue.lock_reason.map(|reason| reason.to_uppercase().replace([' ', '-'], "_"));
+            FieldValue::maybe_text(reason.as_deref())
+        }
+        "authorAssociation" => FieldValue::text("MEMBER"),
+        "isPinned" => FieldValue::value(false),
+        "stateReason" => FieldValue::null(),
+        "reactionGroups" => reactions::groups(),
+        "milestone" => {
+            let found = issue.milestone.and_then(|number| repository.milestones.get(&number));
+            FieldValue::maybe(found.map(|found| record::milestone(call.world, repository, found)))
+        }
         "url" => FieldValue::text(&address(call, repository, issue)),
         "author" => FieldValue::maybe(people::actor(call.world, issue.author)),
         "repository" => FieldValue::One(Node::Repository(repository.id)),
@@ -63,7 +78,7 @@ fn plain(field: Field<'_, '_>, repository: &Repository, issue: &Issue) -> Option
         "createdAt" => FieldValue::text(&iso(issue.created_at)),
         "updatedAt" => FieldValue::text(&iso(issue.updated_at)),
         "closedAt" => FieldValue::maybe_text(issue.closed_at.map(iso).as_deref()),
-        _ => return None,
+        name => return pull::plain(call, repository, issue, name),
     })
 }
 
@@ -90,6 +105,12 @@ pub fn comment(field: Field<'_, '_>, repository: u64, id: u64) -> Result {
         "id" => FieldValue::text(&node_id("IssueComment", id)),
         "databaseId" => FieldValue::number(id),
         "body" => FieldValue::text(&comment.body),
+        "authorAssociation" => FieldValue::text("MEMBER"),
+        "includesCreatedEdit" => FieldValue::value(comment.updated_at > comment.created_at),
+        "isMinimized" => FieldValue::value(false),
+        "minimizedReason" => FieldValue::null(),
+        "reactionGroups" => reactions::groups(),
+        "viewerDidAuthor" => FieldValue::value(comment.author == call.actor()),
         "url" => {
             FieldValue::text(&format!("{}#issuecomment-{id}", address(call, repository, issue)))
         }

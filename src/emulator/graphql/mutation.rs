@@ -10,6 +10,7 @@ use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
 use crate::emulator::events::changes;
 use crate::emulator::http::{ApiError, Change};
+use crate::emulator::render;
 use crate::emulator::resources::issues::issue::{self, Edit, NewIssue};
 use crate::emulator::routing::{Call, Role};
 use crate::emulator::world::IssueState;
@@ -115,12 +116,15 @@ fn create_issue(call: &mut Call<'_>, input: Arguments<'_>) -> Result<Node> {
         return Err(Problem::unprocessable("repositoryId does not name a repository."));
     };
     enter(call, repository)?;
+    if input.texts("projectIds").is_some_and(|projects| !projects.is_empty()) {
+        return Err(Problem::unprocessable("projectIds may only name projects of the repository."));
+    }
     let new_issue = NewIssue {
         title: title(input)?,
         body: input.text("body").map(str::to_owned),
         labels: labels(call, input)?.unwrap_or_default(),
         assignees: assignees(call, input)?.unwrap_or_default(),
-        milestone: None,
+        milestone: milestone(call, input)?,
     };
     let number = issue::open(call, new_issue)?;
     Ok(Node::Issue(repository, number))
@@ -167,6 +171,14 @@ fn labels(call: &Call<'_>, input: Arguments<'_>) -> Result<Option<Vec<u64>>> {
     };
     let wrong = "labelIds may only name labels of the repository.";
     named(call, input.texts("labelIds"), label, wrong)
+}
+
+fn milestone(call: &Call<'_>, input: Arguments<'_>) -> Result<Option<u64>> {
+    let Some(node_id) = input.text("milestoneId") else { return Ok(None) };
+    let mut milestones = call.repository()?.milestones.values();
+    let found = milestones.find(|one| render::node_id("Milestone", one.id) == node_id);
+    let wrong = || Problem::unprocessable("milestoneId may only name one of the repository.");
+    Ok(Some(found.ok_or_else(wrong)?.number))
 }
 
 /// Resolves node ids to the ids of one kind of object, without repetitions.

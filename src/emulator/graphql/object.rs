@@ -13,7 +13,8 @@ use apollo_compiler::response::{JsonMap, JsonValue};
 use super::connection::{self, Edge, Page};
 use super::mutation::{self, Payload};
 use super::problem::Problem;
-use super::{issue, people, query, repository};
+use super::record::{self, Record};
+use super::{issue, people, query, reactions, repository};
 use crate::emulator::limits::Limits;
 use crate::emulator::routing::Call;
 use crate::emulator::world::Issue;
@@ -31,8 +32,10 @@ pub enum Node {
     Bot(u64),
     Organization(u64),
     Repository(u64),
-    /// An object with nothing but a name: a branch or a language, by its type.
+    /// An object with nothing but a name, such as a language, by its type.
     Named(&'static str, String),
+    Record(Rc<Record>),
+    ReactionGroup(&'static str),
     Issue(u64, u64),
     Pull(u64, u64),
     Comment(u64, u64),
@@ -71,7 +74,18 @@ impl Node {
             | Self::Pull(_, key)
             | Self::Comment(_, key)
             | Self::Label(_, key) => *key,
+            Self::Record(record) => record.key,
             _ => 0,
+        }
+    }
+
+    /// Returns the place in a list, which may be of several repositories.
+    pub fn cursor_key(&self) -> u64 {
+        match self {
+            Self::Issue(repository, number) | Self::Pull(repository, number) => {
+                (repository << 20) | number
+            }
+            other => other.key(),
         }
     }
 }
@@ -128,9 +142,13 @@ impl<'a> Arguments<'a> {
         self.0.get(name).and_then(JsonValue::as_i64).and_then(|value| u64::try_from(value).ok())
     }
 
-    /// Strings, ids or enumeration values.
+    /// Strings, ids or enumeration values. A single one is a list of one, as the default value of a
+    /// variable may be.
     pub fn texts(self, name: &str) -> Option<Vec<&'a str>> {
-        Some(self.0.get(name)?.as_array()?.iter().filter_map(JsonValue::as_str).collect())
+        match self.0.get(name)? {
+            JsonValue::Array(values) => Some(values.iter().filter_map(JsonValue::as_str).collect()),
+            value => value.as_str().map(|value| vec![value]),
+        }
     }
 
     pub fn flag(self, name: &str) -> Option<bool> {
@@ -200,6 +218,9 @@ impl Object<'_, '_, '_> {
             Node::Organization(id) => people::organization(field, *id),
             Node::Repository(id) => repository::field(field, *id),
             Node::Named(_, text) => Ok(FieldValue::text(text)),
+            Node::Record(record) if name == "authors" => record::authors(field, record),
+            Node::Record(record) => Ok(record.field(name)),
+            Node::ReactionGroup(content) => reactions::field(field, content),
             Node::Issue(repository, number) | Node::Pull(repository, number) => {
                 issue::field(field, *repository, *number)
             }
@@ -224,6 +245,8 @@ impl ObjectValue for Object<'_, '_, '_> {
             Node::Organization(_) => "Organization",
             Node::Repository(_) => "Repository",
             Node::Named(kind, _) => kind,
+            Node::Record(record) => record.kind,
+            Node::ReactionGroup(_) => "ReactionGroup",
             Node::Issue(..) => "Issue",
             Node::Pull(..) => "PullRequest",
             Node::Comment(..) => "IssueComment",

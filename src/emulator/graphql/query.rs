@@ -2,10 +2,14 @@
 
 use super::object::{Budget, Field, FieldValue, Node, Result};
 use super::problem::Problem;
-use super::{ids, people, repository};
+use super::{connection, ids, people, repository};
 use crate::emulator::http::iso;
 use crate::emulator::limits::Resource;
-use crate::emulator::world::Owner;
+use crate::emulator::resources::service::issue_search;
+use crate::emulator::world::{Issue, Owner, Repository};
+
+/// The running service's limit of hits.
+const HITS_MAX: usize = 1_000;
 
 pub fn field(field: Field<'_, '_>) -> Result {
     let Field { call, arguments, .. } = field;
@@ -40,6 +44,15 @@ pub fn field(field: Field<'_, '_>) -> Result {
                     "Could not resolve to a Repository with the name '{owner}/{name}'."
                 ))),
             }
+        }
+        "search" => {
+            let found = issue_search::find(call, text("query"))?;
+            let readable = |(repository, issue): &(&Repository, &Issue)| {
+                repository::may_read(call, repository, repository::permission(issue)).is_ok()
+            };
+            let found = found.into_iter().filter(readable).take(HITS_MAX);
+            let items = found.map(|(repository, issue)| Node::issue(repository.id, issue));
+            connection::of(field, connection::SEARCH, items.collect())
         }
         "node" => ids::node(call, text("id")).map(FieldValue::One),
         "nodes" => {

@@ -4,6 +4,8 @@
 //! Each connection is a request for each of its parent nodes, as if every page were full. The cost
 //! is a hundredth of all requests, rounded, and at least 1.
 
+use std::collections::BTreeSet;
+
 use apollo_compiler::ExecutableDocument;
 use apollo_compiler::ast;
 use apollo_compiler::executable::{Directive, Field, Operation, Selection, SelectionSet};
@@ -99,7 +101,16 @@ impl Walk<'_> {
     fn field(&mut self, field: &Field, position: Position) -> Result<(), Problem> {
         let kind = field.definition.ty.inner_named_type().as_str();
         let inside = if kind.ends_with("Connection") {
-            let page = self.page(field)?;
+            let page = match self.page(field) {
+                // Counting alone needs no page.
+                Err(problem)
+                    if problem.kind == Kind::MissingPaginationBoundaries
+                        && !self.lists(&field.selection_set, &mut BTreeSet::new()) =>
+                {
+                    0
+                }
+                page => page?,
+            };
             self.size.requests = self.size.requests.saturating_add(position.parents);
             Position { parents: self.counted(position.parents.saturating_mul(page))?, ..position }
         } else if let Some(ids) = field.specified_argument_by_name("ids") {
@@ -133,6 +144,20 @@ impl Walk<'_> {
             return Err(Problem::new(Kind::MaxNodeLimitExceeded, message));
         }
         Ok(nodes)
+    }
+
+    /// True when a connection's nodes or edges are selected, in fragments included. Each fragment
+    /// is looked into once, so that fragments within fragments cost no more than their text.
+    fn lists<'s>(&'s self, set: &'s SelectionSet, seen: &mut BTreeSet<&'s str>) -> bool {
+        set.selections.iter().any(|selection| match selection {
+            Selection::Field(field) => matches!(&*field.name, "nodes" | "edges" | "pageInfo"),
+            Selection::InlineFragment(inline) => self.lists(&inline.selection_set, seen),
+            Selection::FragmentSpread(spread) => {
+                let fragment = self.document.fragments.get(&spread.fragment_name);
+                seen.insert(&spread.fragment_name)
+                    && fragment.is_some_and(|found| self.lists(&found.selection_set, seen))
+            }
+        })
     }
 
     /// One of `first` and `last` is required.

@@ -10,7 +10,7 @@ use crate::emulator::http::{ApiError, Code, Fields, Reply};
 use crate::emulator::resources::code::branches::join;
 use crate::emulator::resources::code::commits::files;
 use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
-use crate::emulator::world::{Issue, IssueState, Repository};
+use crate::emulator::world::{Commit, History, Issue, IssueState, Repository};
 
 const READ: Need = Need::repository("pull_requests", Level::Read, Role::Read);
 const PROPOSE: Need = Need::repository("pull_requests", Level::Write, Role::Take);
@@ -142,26 +142,43 @@ fn branches(call: &Call<'_>) -> Result<(String, String), ApiError> {
 }
 
 /// Lists the commits that only the source branch has; a deleted branch has none.
-fn commits(call: &mut Call<'_>) -> Outcome {
-    let (base, head) = branches(call)?;
-    let repository = call.repository()?;
+pub fn ahead(call: &Call<'_>, repository: &Repository, pull: &Issue) -> Vec<Commit> {
     let history = call.world.history(repository);
-    let ends = history.head(&base).zip(history.head(&head));
+    let ends = ends(&history, repository, pull);
     let ahead = ends.map(|(base, head)| history.compare(base, head).ahead).unwrap_or_default();
-    let commits = ahead.iter().filter_map(|sha| history.commit(sha));
-    call.page(commits, |renderer, commit| renderer.commit(repository, commit))
+    ahead.iter().filter_map(|sha| history.commit(sha).cloned()).collect()
 }
 
-fn changed_files(call: &mut Call<'_>) -> Outcome {
-    let (base, head) = branches(call)?;
-    let repository = call.repository()?;
+/// Lists the files that the source branch changes.
+pub fn changes(call: &Call<'_>, repository: &Repository, pull: &Issue) -> Vec<Value> {
     let history = call.world.history(repository);
-    let ends = history.head(&base).zip(history.head(&head));
-    let changed = ends.and_then(|(base, head)| {
+    let changed = ends(&history, repository, pull).and_then(|(base, head)| {
         let merge_base = history.compare(base, head).merge_base?;
         Some(files(call, repository, history.commit(&merge_base)?, head))
     });
-    call.page(changed.unwrap_or_default(), |_, file| file)
+    changed.unwrap_or_default()
+}
+
+/// The newest commits of the target and the source.
+fn ends<'h>(
+    history: &'h History,
+    repository: &Repository,
+    pull: &Issue,
+) -> Option<(&'h Commit, &'h Commit)> {
+    let base = pull.pull_into.as_ref().unwrap_or(&repository.default_branch);
+    history.head(base).zip(history.head(pull.pull_from.as_deref()?))
+}
+
+fn commits(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let ahead = ahead(call, repository, named(call, repository)?);
+    call.page(&ahead, |renderer, commit| renderer.commit(repository, commit))
+}
+
+fn changed_files(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let changed = changes(call, repository, named(call, repository)?);
+    call.page(changed, |_, file| file)
 }
 
 fn is_merged(call: &mut Call<'_>) -> Outcome {

@@ -1,4 +1,5 @@
 //! Tests of GraphQL queries and their limits.
 
+pub mod clients;
 pub mod limits;
 pub mod queries;
