@@ -1,5 +1,5 @@
-//! The reaction groups of issues and comments: each content, with nobody in it. REST's reactions are
-//! stored for themselves.
+//! The reaction groups of issues and comments: each content, with nobody in it. REST's reactions
+//! are stored for themselves.
 
 use super::connection;
 use super::object::{Field, FieldValue, Node, Result};

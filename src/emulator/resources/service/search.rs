@@ -1,4 +1,5 @@
-//! Searches: plain words and a few qualifiers (`search_terms`); `issue_search` has those for issues.
+//! Searches: plain words and a few qualifiers (`search_terms`). Those for issues are in
+//! `issue_search`.
 
 use std::collections::BTreeSet;
 
