@@ -13,9 +13,8 @@ use super::{
 use crate::clock::Timestamp;
 use crate::emulator::accounts::AccountId;
 use crate::emulator::events::changes;
-use crate::emulator::events::webhooks::{
-    EventContext, EventScope, WebhookEvent, publish_in, pushes,
-};
+use crate::emulator::events::pushes;
+use crate::emulator::events::webhooks::{EventContext, EventScope, WebhookEvent, publish_in};
 use crate::emulator::http::{ApiError, Fields, Urls};
 use crate::emulator::resources::teams::joining;
 use crate::emulator::state::State;

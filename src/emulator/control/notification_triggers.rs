@@ -15,7 +15,7 @@ use super::{ControlResult, unprocessable};
 use crate::clock::Timestamp;
 use crate::emulator::events::changes;
 use crate::emulator::events::notifications::mentions::team_members;
-use crate::emulator::events::notifications::{self, Cause, Notification};
+use crate::emulator::events::notifications::{self, Cause, Notice, Notification};
 use crate::emulator::generic;
 use crate::emulator::http::{ApiError, Fields, Urls};
 use crate::emulator::state::State;
@@ -117,7 +117,8 @@ impl Trigger {
                     .filter(|issue| issue.pull_from.is_some())
                     .ok_or("number is no pull request")?;
                 let requested = self.team.clone().unwrap_or_else(|| BTreeSet::from([user]));
-                notifications::review_requested(world, now, repository, number, actor, &requested);
+                let notice = Notice::ReviewRequest { number, users: &requested };
+                notifications::raise(world, now, repository, actor, notice);
                 Ok(number)
             }
             "state_change" => self.change_state(world),

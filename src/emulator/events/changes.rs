@@ -1,16 +1,17 @@
-//! Changes in the world, with their notifications ([`notifications`]) and webhook events
-//! ([`super::webhooks`]).
+//! Changes of issues and comments, as [`Change`]s.
 
 use serde_json::json;
 
-use super::notifications;
-use super::webhooks::issues;
+use super::issues;
+use super::notifications::Notice;
 use crate::clock::Timestamp;
 use crate::emulator::http::Urls;
-use crate::emulator::render::{self, Renderer};
-use crate::emulator::world::{Comment, Detail, Issue, World};
+use crate::emulator::render;
+use crate::emulator::world::notifications::thread::CommentKey;
+use crate::emulator::world::{Comment, Detail, Issue, Topic, World};
 
-pub use super::webhooks::{EventContext, EventScope, WebhookEvent, publish_in};
+pub use super::record::{Change, record};
+pub use super::webhooks::{EventContext, EventScope, WebhookEvent};
 
 pub fn issue_changed(
     world: &mut World,
@@ -21,10 +22,11 @@ pub fn issue_changed(
     actor: u64,
     (action, detail): (&'static str, Detail),
 ) {
-    notifications::issue_changed(world, now, repository, number, actor, action);
     let context = EventContext { urls, now, scope: EventScope::Repository(repository), actor };
     let assignee = if let Detail::Assignee(user) = detail { Some(user) } else { None };
-    issues::raise(world, context, (repository, number), (action, detail), |renderer| {
+    let notice = Notice::Issue { number, action };
+    let entries = issues::entries(action, detail);
+    issues::raise(world, context, (repository, number), (action, entries), notice, |renderer| {
         assignee
             .map_or_else(|| json!({}), |user| json!({ "assignee": renderer.user_summary(user) }))
     });
@@ -72,10 +74,11 @@ pub fn comment(
         updated_at: now,
     };
     found.comments.insert(id, comment);
-    notifications::commented(world, now, repository, number, author, body, id);
     let context =
         EventContext { urls, now, scope: EventScope::Repository(repository), actor: author };
-    let shown = |renderer: &Renderer<'_>| render::comment_objects(renderer, repository, id);
-    publish_in(world, context, WebhookEvent::new("issue_comment", "created"), shown);
+    let (topic, comment) = (Topic::Numbered(number), Some(CommentKey::Issue(id)));
+    let change = Change::of(WebhookEvent::new("issue_comment", "created"))
+        .notifying(Notice::Comment { topic, text: body, comment });
+    record(world, context, change, |renderer| render::comment_objects(renderer, repository, id));
     Some(id)
 }

@@ -2,5 +2,9 @@
 
 pub mod changes;
 pub mod delivery;
+mod history;
+pub mod issues;
 pub mod notifications;
+pub mod pushes;
+mod record;
 pub mod webhooks;

@@ -3,13 +3,16 @@
 //! Repositories, organisations, teams and users appear by id. So a renamed repository keeps its
 //! objects, case does not matter, and addresses by name and by id agree.
 
+use serde_json::Value;
+
 use super::admission::{enterprise_of_path, organization_of_path};
 use super::rule::{Rule, SUBJECTS, Subject, below};
+use super::seeds;
 use crate::emulator::auth::access::path_of;
 use crate::emulator::http::path::decode_segment;
 use crate::emulator::http::{ApiError, segment};
 use crate::emulator::routing::Call;
-use crate::emulator::world::{Organization, Owner};
+use crate::emulator::world::{Organization, Owner, StoredItem};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
@@ -113,8 +116,20 @@ fn value(call: &Call<'_>, param: &str) -> String {
         "username" | "assignee" | "target_user" | "org" | "enterprise-team" => {
             segment(&value.to_lowercase())
         }
+        "workflow_id" => workflow(call, value).unwrap_or_else(|| segment(value)),
         _ => segment(value),
     }
+}
+
+/// A workflow has the name of its file as a second id.
+fn workflow(call: &Call<'_>, name: &str) -> Option<String> {
+    let workflows =
+        seeds::items(call.world, &format!("repository/{}/actions/workflows", call.repository));
+    let is_named = |item: &StoredItem| {
+        let path = item.fields.get("path").and_then(Value::as_str);
+        path.is_some_and(|path| path.rsplit('/').next() == Some(name))
+    };
+    workflows.into_iter().find(|(_, item)| is_named(item)).map(|(id, _)| id)
 }
 
 fn root_and_path(

@@ -27,6 +27,7 @@ const ALIASES: &[(&str, &str, &str, &str)] = &[
     ("/runs/{run_id}/artifacts", "/actions/artifacts", "run_id", "run_id"),
     ("/workflows/{workflow_id}/runs", "/actions/runs", "workflow_id", "workflow_id"),
     ("/pulls/{pull_number}/comments", "/pulls/comments", "pull_number", "pull_number"),
+    ("/reviews/{review_id}/comments", "/pulls/comments", "pull_request_review_id", "review_id"),
     ("/security-managers", "/security-managers/teams", "", ""),
 ];
 

@@ -14,7 +14,6 @@ use super::answers::choose;
 use super::bodies::Members;
 use super::{Facts, bodies, seeds};
 use crate::emulator::http::{ApiError, Reply, hex, iso};
-use crate::emulator::render::Renderer;
 use crate::emulator::routing::{Call, Outcome};
 use crate::emulator::world::{Owner, StoredItem};
 
@@ -44,7 +43,6 @@ pub fn act(call: &mut Call<'_>, facts: &Facts, address: &Address, status: Status
     };
     change_parent(call, address, address.name())?;
     match facts.template.rsplit('/').next().unwrap_or("") {
-        "dispatches" if facts.template.contains("/workflows/") => start_run(call, address, &sent)?,
         "attach" => attach(call, address, &sent)?,
         "detach" => detach(call, address, &sent)?,
         "defaults" => make_default(call, address, &sent)?,
@@ -72,25 +70,6 @@ fn change_parent(call: &mut Call<'_>, address: &Address, action: &str) -> Result
         fields.insert("run_attempt".to_owned(), json!(attempt + 1));
     }
     seeds::put(call, &collection, &target.text, fields).map(|_| ())
-}
-
-/// Adds a run of a dispatched workflow, for an existing branch or tag.
-fn start_run(call: &mut Call<'_>, address: &Address, sent: &Members) -> Result<(), ApiError> {
-    let name = sent.get("ref").and_then(Value::as_str).unwrap_or("");
-    let history = call.world.history(call.repository()?);
-    let unknown = || ApiError::invalid("Workflow", "ref", format!("No ref found for: {name}"));
-    let sha = history.named(name).ok_or_else(unknown)?.sha.clone();
-    let workflow: u64 = address.value("workflow_id").and_then(|id| id.parse().ok()).unwrap_or(0);
-    let collection = address.sibling("/actions/runs");
-    seeds::settle(call.world, &collection)?;
-    let number = seeds::items(call.world, &collection).len() + 1;
-    let fields = seeds::object(json!({
-        "name": "ci", "display_title": "ci", "event": "workflow_dispatch", "status": "queued", "conclusion": null,
-        "workflow_id": workflow, "run_number": number, "run_attempt": 1,
-        "head_branch": name.trim_start_matches("refs/heads/"), "head_sha": sha, "pull_requests": [],
-    }));
-    let run = StoredItem::new(call.world.next_id(), fields, call.now);
-    Ok(call.world.collections.put(&collection, &run.id.to_string(), run)?)
 }
 
 /// Attaches a configuration to the repositories in the body, or to all of the organisation's.
@@ -153,9 +132,6 @@ fn answer(call: &Call<'_>, method: &Method, action: &str, sent: &Members) -> Val
         }
         "merge-upstream" => {
             json!({ "message": "This branch is not behind the upstream.", "merge_type": "none", "base_branch": text("branch") })
-        }
-        "replies" => {
-            json!({ "body": text("body"), "user": Renderer::of(call).user_summary(call.actor()), "created_at": iso(call.now), "updated_at": iso(call.now) })
         }
         "snapshots" => {
             json!({ "id": call.now.as_secs(), "created_at": iso(call.now), "result": "SUCCESS", "message": "Dependency results for the repository have been updated." })

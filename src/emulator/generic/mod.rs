@@ -12,6 +12,7 @@ mod answers;
 mod bodies;
 mod effects;
 mod family;
+pub mod models;
 mod parents;
 mod rule;
 mod seeds;
@@ -171,7 +172,10 @@ pub fn answer(call: &mut Call<'_>, found: RouteMatch) -> Outcome {
     let mut address = address::of(call, found.facts.template, &found.rest, &found.facts.rule)?;
     family::recognise(found.facts, &mut address);
     parents::require(call, found.facts, &address)?;
-    answers::answer(call, found.facts, &address)
+    match models::of(found.facts) {
+        Some(write) => write(call, &address),
+        None => answers::answer(call, found.facts, &address),
+    }
 }
 
 /// Resolves `/organizations/{id}/…` and `/user/{id}/…` as the running service does.

@@ -100,6 +100,10 @@ fn in_repository(
             repository.issues.get(&number).is_some_and(|issue| issue.pull_from.is_some())
         }),
         "/issues/comments/{comment_id}" => has(&|id| repository.comments.contains_key(&id)),
+        "/pulls/{pull_number}/comments/{comment_id}" => {
+            let collection = format!("repository/{}/pulls/comments", repository.id);
+            seeds::get(call, &collection, text).is_some()
+        }
         "/milestones/{milestone_number}" => has(&|id| repository.milestones.contains_key(&id)),
         "/releases/{release_id}" => has(&|id| repository.releases.contains_key(&id)),
         "/releases/assets/{asset_id}" => {

@@ -139,6 +139,9 @@ const DEFAULTS: &[(&str, u64)] = &[
     ("migrations.exporting", 5),
     ("migrations.archive", 604_800),
     ("migrations.download", 300),
+    // Seconds that a dispatched workflow run waits and works. Undocumented.
+    ("workflows.queued", 5),
+    ("workflows.running", 10),
     // Bytes. A larger archive fails; when all archives exceed the total, the oldest are evicted.
     // Undocumented.
     ("migrations.archive-bytes", 268_435_456),

@@ -14,6 +14,7 @@ use crate::emulator::events::delivery::queue::{self, Outgoing};
 use crate::emulator::faults::gates::GateId;
 use crate::emulator::faults::wire::{Departure, Wire};
 use crate::emulator::faults::{FaultId, FaultSpec};
+use crate::emulator::generic::models::runs;
 use crate::emulator::http::{ApiArea, ApiError, path};
 use crate::emulator::limits::{RequestId, Resource};
 use crate::emulator::replay::Recording;
@@ -77,6 +78,7 @@ impl Emulator {
         let state = &mut self.state;
         let canonical = path::canonical(request.uri().path());
         migrations::advance(&mut state.world, &state.limits, now);
+        runs::advance(&mut state.world, &state.limits, now);
         if canonical.area == ApiArea::Control {
             let response = control::respond(state, now, request, canonical.path);
             let (wire, departure) = (Wire::Whole, Departure::Unwatched);
@@ -131,6 +133,7 @@ impl Emulator {
     /// [`Emulator::delivered`]; only then its webhook's next one is due. Untaken deliveries wait,
     /// within bounds.
     pub fn take_outgoing(&mut self, now: Timestamp) -> Vec<Outgoing> {
+        runs::advance(&mut self.state.world, &self.state.limits, now);
         queue::take(&mut self.state.world, self.state.options.dialect, now)
     }
 
@@ -144,6 +147,13 @@ impl Emulator {
     #[must_use]
     pub fn has_outgoing(&self) -> bool {
         self.state.world.delivery_queue.has_outgoing()
+    }
+
+    /// Returns the time of the next change that comes without a request, which may raise
+    /// deliveries: [`Emulator::take_outgoing`] makes it.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.state.world.run_steps.next_due()
     }
 
     /// Returns true when every delivery has been sent and reported.

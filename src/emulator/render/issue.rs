@@ -8,7 +8,7 @@ use crate::emulator::auth::access::path_of;
 use crate::emulator::http::{iso, segment};
 use crate::emulator::world::storage::collections::Collection;
 use crate::emulator::world::{
-    Asset, Comment, Issue, IssueState, Label, Milestone, Release, Repository,
+    Asset, Comment, Issue, IssueEvent, IssueState, Label, Milestone, Release, Repository,
 };
 
 impl Renderer<'_> {
@@ -98,9 +98,10 @@ impl Renderer<'_> {
             "body": issue.body,
             "merged": issue.merged.is_some(),
             "merged_at": issue.merged.as_ref().map(|(at, _)| iso(*at)),
+            "merged_by": self.merger(repository, issue),
             "merge_commit_sha": issue.merged.as_ref().map(|(_, sha)| sha),
             "requested_reviewers": self.requested_reviewers(repository, issue),
-            "requested_teams": [],
+            "requested_teams": self.requested_teams(repository, issue),
             "draft": false,
             "auto_merge": null,
             "head": branch(issue.pull_from.as_deref().unwrap_or("main"), head.as_ref()),
@@ -109,12 +110,29 @@ impl Renderer<'_> {
         extended(own, self.parts(repository, issue))
     }
 
+    /// Reads the actor of the merge from the history, which forgets the oldest merges.
+    fn merger(&self, repository: &Repository, pull: &Issue) -> Option<Value> {
+        pull.merged.as_ref()?;
+        let is_merge = |event: &&IssueEvent| event.number == pull.number && event.name == "merged";
+        let merge = repository.issue_events.iter().rev().find(is_merge)?;
+        Some(self.user_summary(merge.actor))
+    }
+
     pub fn requested_reviewers(&self, repository: &Repository, issue: &Issue) -> Vec<Value> {
-        let Issue { number, .. } = issue;
-        let address = format!("repository/{}/pulls/{number}/requested_reviewers", repository.id);
+        let users = self.requested(repository, issue, "requested_reviewers");
+        users.into_iter().map(|user| self.user_summary(user)).collect()
+    }
+
+    pub fn requested_teams(&self, repository: &Repository, issue: &Issue) -> Vec<Value> {
+        let teams = self.requested(repository, issue, "requested_teams");
+        teams.into_iter().filter_map(|team| self.team_of_organization(team)).collect()
+    }
+
+    fn requested(&self, repository: &Repository, issue: &Issue, what: &str) -> Vec<u64> {
+        let address = format!("repository/{}/pulls/{}/{what}", repository.id, issue.number);
         let requested = self.world.collections.collection(&address);
         let requested = requested.map(Collection::in_order).unwrap_or_default();
-        requested.into_iter().map(|(_, reviewer)| self.user_summary(reviewer.id)).collect()
+        requested.into_iter().map(|(_, reviewer)| reviewer.id).collect()
     }
 
     pub fn comment(&self, repository: &Repository, comment: &Comment) -> Value {

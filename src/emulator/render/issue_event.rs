@@ -35,6 +35,13 @@ impl Renderer<'_> {
                 "requested_reviewer": self.user_summary(*user),
                 "review_requester": self.user_summary(event.actor),
             }),
+            Detail::ReviewingTeam(team) => json!({
+                "requested_team": self.team_of_organization(*team),
+                "review_requester": self.user_summary(event.actor),
+            }),
+            Detail::Dismissal(review, message) => json!({
+                "dismissed_review": { "review_id": review, "state": "dismissed", "dismissal_message": message },
+            }),
             Detail::Milestone(title) => json!({ "milestone": { "title": title } }),
             Detail::Rename(from, to) => json!({ "rename": { "from": from, "to": to } }),
             Detail::Lock(reason) => json!({ "lock_reason": reason }),

@@ -29,6 +29,13 @@ impl Renderer<'_> {
         extended(self.team_alone(organization, team), json!({ "parent": parent }))
     }
 
+    /// Renders a team by its id, whichever organisation it is of.
+    pub fn team_of_organization(&self, id: u64) -> Option<Value> {
+        let mut organizations = self.world.organizations.values();
+        let organization = organizations.find(|one| one.teams.contains_key(&id))?;
+        Some(self.team(organization, organization.teams.get(&id)?))
+    }
+
     fn team_alone(&self, organization: &Organization, team: &Team) -> Value {
         let own = json!({
             "name": team.name,

@@ -18,7 +18,9 @@ use std::sync::OnceLock;
 
 use self::apps::{app, app_hook, installation_tokens, oauth_tokens};
 use self::code::{branches, commits, contents, git, lfs, protection, refs, statuses};
-use self::issues::{comments, history, issue, issue_fields, labels, milestones, pull_requests};
+use self::issues::{
+    comments, history, issue, issue_fields, labels, milestones, pull_requests, reviewers,
+};
 use self::notifications::subscriptions;
 use self::repositories::{
     creation, feeds, invitations, metadata, people, releases, repository, stars_and_watches,
@@ -59,6 +61,7 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
         labels::ROUTES,
         milestones::ROUTES,
         pull_requests::ROUTES,
+        reviewers::ROUTES,
         releases::ROUTES,
         search::ROUTES,
         notifications::ROUTES,

@@ -11,8 +11,9 @@ use super::people::{ACME, ACME_INSTALLATION, APP, OAUTH_APP, WIDGETS};
 use super::{DAY, HOUR};
 use crate::clock::Timestamp;
 use crate::emulator::events::delivery::envelope;
+use crate::emulator::events::issues;
 use crate::emulator::events::webhooks::{
-    EventContext, EventScope, WebhookEvent, issues, past_payload, with_installation,
+    EventContext, EventScope, WebhookEvent, past_payload, with_installation,
 };
 use crate::emulator::http::Urls;
 use crate::emulator::world::{

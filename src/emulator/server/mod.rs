@@ -177,6 +177,7 @@ impl Handle {
 }
 
 async fn deliver(sender: WebhookSender, shared: Arc<Shared>, stopped: watch::Receiver<()>) {
+    let clock = &shared.clock;
     let take = || {
         let taken = shared.emulator.lock().take_outgoing(shared.clock.now());
         // Taking may empty the queue without a send: the webhook was deleted.
@@ -187,7 +188,16 @@ async fn deliver(sender: WebhookSender, shared: Arc<Shared>, stopped: watch::Rec
         shared.emulator.lock().delivered(id, receipt);
         shared.changed.notify_waiters();
     };
-    sender::run(sender, take, settle, Arc::clone(&shared.post), stopped).await;
+    let due = || {
+        let due = shared.emulator.lock().next_due();
+        async move {
+            match due {
+                Some(at) => clock.reach(at).await,
+                None => std::future::pending().await,
+            }
+        }
+    };
+    sender::run(sender, (take, due), settle, Arc::clone(&shared.post), stopped).await;
 }
 
 async fn accept(
@@ -295,7 +305,8 @@ async fn answer(
     }
     let (arrival, has_outgoing) = {
         let mut emulator = shared.emulator.lock();
-        (emulator.arrive(shared.clock.now(), &request, peer), emulator.has_outgoing())
+        let arrival = emulator.arrive(shared.clock.now(), &request, peer);
+        (arrival, emulator.has_outgoing() || emulator.next_due().is_some())
     };
     if has_outgoing {
         shared.post.notify_one();

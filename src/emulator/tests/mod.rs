@@ -1,6 +1,7 @@
 //! Tests the emulator as a caller sees it, sentence by sentence of the upstream's documentation.
 
 mod auth;
+mod changes;
 mod control;
 mod generic;
 mod graphql;

@@ -13,6 +13,7 @@ use self::storage::clone_secrets::CloneSecrets;
 use self::storage::collections::Collections;
 use self::storage::lfs::Storage;
 use self::storage::migrations::Migrations;
+use self::storage::run_steps::RunSteps;
 use self::webhooks::queue::DeliveryQueue;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::Token;
@@ -106,6 +107,7 @@ pub struct World {
     pub feed: Feed,
     /// The runs of the seed's notifications.
     pub seeded_runs: Vec<SeededRun>,
+    pub run_steps: RunSteps,
 }
 
 impl World {

@@ -1,6 +1,7 @@
 //! Webhook deliveries: the responses that an event invalidates, those it leaves alone, and the
 //! signatures that are refused.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use http::Method;
@@ -14,12 +15,13 @@ const SECRET: &str = "It's a Secret to Everybody";
 const PATH: &str = "/_weir/webhooks";
 const REPOSITORY: &str = "/repos/acme/widgets";
 /// All responses of these tests have a lifetime of an hour.
-const RULES: [&str; 6] = [
+const RULES: [&str; 7] = [
     "/repos/{owner}/{repo}",
     "/repos/{owner}/{repo}/issues",
     "/repos/{owner}/{repo}/issues/{issue_number}",
     "/repos/{owner}/{repo}/commits",
     "/repos/{owner}/{repo}/labels",
+    "/repos/{owner}/{repo}/pulls",
     "/repos/{owner}/{repo}/pulls/{pull_number}",
 ];
 
@@ -370,4 +372,62 @@ async fn a_delivery_is_charged_for_the_bytes_received() {
     let connections = begin_unsigned(&world, 20, 25 * 1024 * 1024).await;
     eventually(|| world.gateway.webhooks.deliveries().under_way() == connections.len()).await;
     signed(&world, "issues", "g-1", &issue_event(3)).await.assert_status(202);
+}
+
+/// Opens a pull request upstream as the gateway's account, and returns its path.
+fn open_pull(world: &World) -> String {
+    let main = format!("{REPOSITORY}/branches/main");
+    let head = world.ask_emulator(Method::GET, &main, &Value::Null);
+    let branch = json!({ "ref": "refs/heads/topic", "sha": head["commit"]["sha"] });
+    world.ask_emulator(Method::POST, &format!("{REPOSITORY}/git/refs"), &branch);
+    let file = json!({ "message": "More", "content": "eA==", "branch": "topic" });
+    world.ask_emulator(Method::PUT, &format!("{REPOSITORY}/contents/more.md"), &file);
+    let wanted = json!({ "title": "Better", "head": "topic", "base": "main" });
+    let pull = world.ask_emulator(Method::POST, &format!("{REPOSITORY}/pulls"), &wanted);
+    format!("{REPOSITORY}/pulls/{}", pull["number"])
+}
+
+/// Merges a pull request upstream as another user, and returns the commit.
+fn merge_as_ben(world: &World, pull: &str) -> Value {
+    let request = http::Request::put(format!("{pull}/merge"))
+        .header("authorization", "Bearer emu_classic_ben_all_scopes")
+        .body(bytes::Bytes::new())
+        .unwrap();
+    let now = world.clock.now();
+    let answer = world
+        .emulator
+        .with_emulator(|emulator| emulator.respond(now, &request, Ipv4Addr::LOCALHOST.into()));
+    let answer: Value = serde_json::from_slice(answer.body()).unwrap();
+    answer["sha"].clone()
+}
+
+#[tokio::test]
+async fn a_merge_around_the_gateway_changes_what_it_shows() {
+    let world = with_webhooks().await;
+    let pull = open_pull(&world);
+    delivered(&world, "pull_request").await;
+    let list = format!("{REPOSITORY}/pulls");
+    let (commits, issue) = (format!("{REPOSITORY}/commits"), format!("{REPOSITORY}/issues/3"));
+    let pages = [pull.as_str(), &list, &commits, &issue];
+    let feed = "/notifications?per_page=5";
+    let newest = async || world.get(feed).await.json()[0]["subject"]["url"].clone();
+    // Revalidations settle the invalidation by the events so far.
+    for _ in 0..3 {
+        hits(&world, &pages).await;
+        seconds(&world, 60);
+    }
+    assert_eq!(hits(&world, &pages).await, [true; 4]);
+    let is_about_pull = |url: Value| url.as_str().is_some_and(|url| url.ends_with(&pull));
+    assert!(!is_about_pull(newest().await));
+    let sha = merge_as_ben(&world, &pull);
+    eventually(|| deliveries(&world, "pull_request", "accepted") > 1).await;
+    assert_eq!(hits(&world, &pages).await, [false, false, false, true]);
+    let shown = world.get(&pull).await.json();
+    assert_eq!((&shown["merged"], &shown["merge_commit_sha"]), (&json!(true), &sha));
+    let open = world.get(&list).await.json();
+    let number = &shown["number"];
+    assert!(open.as_array().unwrap().iter().all(|one| one["number"] != *number));
+    // Notifications keep their poll interval, which an event must not shorten.
+    seconds(&world, 61);
+    assert!(is_about_pull(newest().await));
 }

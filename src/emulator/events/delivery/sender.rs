@@ -120,9 +120,10 @@ impl WebhookSender {
 /// Sends the emulator's deliveries until stopped, then drops those under way.
 ///
 /// `take` returns the deliveries due now and `settle` takes their results; `wake` signals new ones.
-pub async fn run(
+/// The future of `due` ends when time alone may have raised others.
+pub async fn run<Due: Future<Output = ()>>(
     sender: WebhookSender,
-    take: impl Fn() -> Vec<Outgoing>,
+    (take, due): (impl Fn() -> Vec<Outgoing>, impl Fn() -> Due),
     settle: impl Fn(OutgoingId, Receipt),
     wake: Arc<Notify>,
     mut stop: watch::Receiver<()>,
@@ -140,6 +141,7 @@ pub async fn run(
         tokio::select! {
             _ = stop.changed() => return,
             () = wake.notified() => {}
+            () = due() => {}
             Some(ended) = under_way.join_next_with_id() => match ended {
                 Ok((task, (id, receipt))) => {
                     names.remove(&task);

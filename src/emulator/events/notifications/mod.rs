@@ -8,11 +8,14 @@ pub mod mentions;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::history;
 use crate::clock::Timestamp;
+use crate::emulator::http::hex;
 use crate::emulator::world::notifications::thread::Subscription;
-use crate::emulator::world::notifications::thread::{Key, NamedUsers};
+use crate::emulator::world::notifications::thread::{CommentKey, Key, NamedUsers};
 use crate::emulator::world::{
-    Comment, Issue, Owner, Reason, Repository, Thread, ThreadState, Topic, Visibility, World,
+    Comment, Detail, Issue, Owner, Reason, Repository, Thread, ThreadState, Topic, Visibility,
+    World,
 };
 
 /// The most threads; beyond it the oldest are dropped.
@@ -21,9 +24,9 @@ const THREADS_MAX: usize = 200_000;
 #[derive(Clone, Copy, Debug)]
 struct Activity {
     repository: u64,
-    number: u64,
+    topic: Topic,
     actor: u64,
-    comment: Option<u64>,
+    comment: Option<CommentKey>,
     audience: Audience,
 }
 
@@ -33,9 +36,93 @@ enum Audience {
     NamedOnly,
 }
 
-/// Opening, closing and reopening notify everyone concerned; other changes notify newly mentioned
-/// users only. The upstream does not document which changes notify.
-pub fn issue_changed(
+/// The users that a change concerns, and their reasons.
+#[derive(Clone, Copy, Debug)]
+pub enum Notice<'a> {
+    Nobody,
+    /// An issue or pull request changed. Opening, closing and reopening notify everyone concerned;
+    /// other changes notify newly named users only. The upstream does not document which notify.
+    Issue {
+        number: u64,
+        action: &'a str,
+    },
+    /// A new comment or review.
+    Comment {
+        topic: Topic,
+        text: &'a str,
+        comment: Option<CommentKey>,
+    },
+    /// A text before and after its edit, which notifies newly mentioned users only.
+    Edit {
+        topic: Topic,
+        texts: (&'a str, &'a str),
+        comment: Option<CommentKey>,
+    },
+    ReviewRequest {
+        number: u64,
+        users: &'a BTreeSet<u64>,
+    },
+    /// The user accepted an invitation to the repository.
+    Joined {
+        invitation: u64,
+        user: u64,
+    },
+    /// A workflow run of the actor ended.
+    RunEnded {
+        run: u64,
+    },
+}
+
+pub fn raise(world: &mut World, now: Timestamp, repository: u64, actor: u64, notice: Notice<'_>) {
+    let named_only = |topic, comment| {
+        let audience = Audience::NamedOnly;
+        Activity { repository, topic, actor, comment, audience }
+    };
+    match notice {
+        Notice::Nobody => {}
+        Notice::Issue { number, action } => {
+            issue_changed(world, now, repository, number, actor, action);
+        }
+        Notice::Comment { topic, text, comment } => {
+            let audience = Audience::All;
+            let activity = Activity { repository, topic, actor, comment, audience };
+            commented(world, now, activity, text);
+        }
+        Notice::Edit { topic, texts: (before, after), comment } => {
+            let (had, has) = (mentions::find(world, before), mentions::find(world, after));
+            let mut direct = BTreeMap::new();
+            add_reason(&mut direct, &has.of_teams, &had.of_teams, Reason::TeamMention);
+            add_reason(&mut direct, &has.users, &had.users, Reason::Mention);
+            notify_all(world, now, named_only(topic, comment), &direct);
+        }
+        Notice::ReviewRequest { number, users } => {
+            let direct = users.iter().map(|user| (*user, Reason::ReviewRequested)).collect();
+            notify_all(world, now, named_only(Topic::Numbered(number), None), &direct);
+        }
+        Notice::Joined { invitation, user } => {
+            let (topic, reason) = (Topic::Invitation(invitation), Reason::Invitation);
+            let (cause, comment) = (Cause::Activity, None);
+            notify(world, now, &Notification { user, repository, topic, reason, cause, comment });
+        }
+        Notice::RunEnded { run } => {
+            let (user, topic, reason) = (actor, Topic::Run(run), Reason::CiActivity);
+            let (cause, comment) = (Cause::Activity, None);
+            notify(world, now, &Notification { user, repository, topic, reason, cause, comment });
+        }
+    }
+}
+
+/// Gives a reason to the users that were not named before. The last reason of a user counts.
+fn add_reason(
+    direct: &mut BTreeMap<u64, Reason>,
+    users: &BTreeSet<u64>,
+    known: &BTreeSet<u64>,
+    reason: Reason,
+) {
+    direct.extend(users.difference(known).map(|user| (*user, reason)));
+}
+
+fn issue_changed(
     world: &mut World,
     now: Timestamp,
     repository: u64,
@@ -51,14 +138,11 @@ pub fn issue_changed(
     };
     let before = world.participation.named.remove(&(repository, number)).unwrap_or_default();
     let mut direct = BTreeMap::new();
-    // The last reason of a user counts.
-    for (users, known, reason) in [
-        (&named.mentions.of_teams, &before.mentions.of_teams, Reason::TeamMention),
-        (&named.assignees, &before.assignees, Reason::Assign),
-        (&named.mentions.users, &before.mentions.users, Reason::Mention),
-    ] {
-        direct.extend(users.difference(known).map(|user| (*user, reason)));
-    }
+    let teams = (&named.mentions.of_teams, &before.mentions.of_teams);
+    add_reason(&mut direct, teams.0, teams.1, Reason::TeamMention);
+    add_reason(&mut direct, &named.assignees, &before.assignees, Reason::Assign);
+    let users = (&named.mentions.users, &before.mentions.users);
+    add_reason(&mut direct, users.0, users.1, Reason::Mention);
     if named != NamedUsers::default() {
         world.participation.named.insert((repository, number), named);
     }
@@ -66,48 +150,39 @@ pub fn issue_changed(
         "opened" | "closed" | "reopened" => Audience::All,
         _ => Audience::NamedOnly,
     };
+    let topic = Topic::Numbered(number);
     if matches!(action, "closed" | "reopened") {
         // The next notification has this reason.
-        took_part(world, (actor, repository, Topic::Numbered(number)), Reason::StateChange);
+        took_part(world, (actor, repository, topic), Reason::StateChange);
     }
-    let activity = Activity { repository, number, actor, comment: None, audience };
-    notify_all(world, now, activity, &direct);
+    notify_all(world, now, Activity { repository, topic, actor, comment: None, audience }, &direct);
 }
 
-pub fn commented(
-    world: &mut World,
-    now: Timestamp,
-    repository: u64,
-    number: u64,
-    actor: u64,
-    text: &str,
-    id: u64,
-) {
+fn commented(world: &mut World, now: Timestamp, activity: Activity, text: &str) {
+    let Activity { repository, topic, actor, .. } = activity;
     let named = mentions::find(world, text);
-    let mut direct: BTreeMap<u64, Reason> =
-        named.of_teams.into_iter().map(|user| (user, Reason::TeamMention)).collect();
-    direct.extend(named.users.into_iter().map(|user| (user, Reason::Mention)));
-    let key = (actor, repository, Topic::Numbered(number));
+    let mut direct = BTreeMap::new();
+    add_reason(&mut direct, &named.of_teams, &BTreeSet::new(), Reason::TeamMention);
+    add_reason(&mut direct, &named.users, &BTreeSet::new(), Reason::Mention);
+    let key = (actor, repository, topic);
     // The author keeps that reason, whatever it comments.
-    if issue_of(world, repository, number).is_some_and(|issue| issue.author != actor) {
+    if author_of(world, repository, topic) != Some(actor) {
         took_part(world, key, Reason::Comment);
     }
     subscribe_by_reply(world, now, key);
-    let (comment, audience) = (Some(id), Audience::All);
-    notify_all(world, now, Activity { repository, number, actor, comment, audience }, &direct);
+    notify_all(world, now, activity, &direct);
 }
 
-pub fn review_requested(
-    world: &mut World,
-    now: Timestamp,
-    repository: u64,
-    number: u64,
-    actor: u64,
-    requested: &BTreeSet<u64>,
-) {
-    let direct = requested.iter().map(|user| (*user, Reason::ReviewRequested)).collect();
-    let (comment, audience) = (None, Audience::NamedOnly);
-    notify_all(world, now, Activity { repository, number, actor, comment, audience }, &direct);
+/// Returns the author of an issue, pull request or commit.
+fn author_of(world: &World, repository: u64, topic: Topic) -> Option<u64> {
+    let found = world.repositories.get(&repository)?;
+    match topic {
+        Topic::Numbered(number) => found.issues.get(&number).map(|issue| issue.author),
+        Topic::Commit(key) => {
+            world.history(found).commit(&hex(&key)).map(|commit| commit.author.user)
+        }
+        Topic::Run(_) | Topic::Invitation(_) | Topic::FeatureRequest(_) => None,
+    }
 }
 
 /// Records a participation, which is the reason of the next notification.
@@ -132,22 +207,32 @@ fn notify_all(
     activity: Activity,
     direct: &BTreeMap<u64, Reason>,
 ) {
-    let Activity { repository, number, actor, comment, audience } = activity;
+    let Activity { repository, topic, actor, comment, audience } = activity;
     let mut users: BTreeSet<u64> = direct.keys().copied().collect();
     if audience == Audience::All {
-        users.extend(followers(world, repository, number));
+        users.extend(followers(world, repository, topic));
     }
     for user in users {
         if user == actor || !may_see(world, user, repository) {
             continue;
         }
-        let topic = Topic::Numbered(number);
         let current_reason = current_reason(world, (user, repository, topic));
         // The reason `mention` is permanent (SPECIFICATION, "Notifications").
         let own = direct.get(&user).copied();
         let reason = own.filter(|_| current_reason != Reason::Mention).unwrap_or(current_reason);
         let cause = if own == Some(Reason::Mention) { Cause::Mention } else { Cause::Activity };
+        if cause == Cause::Mention {
+            note_mention(world, now, (repository, topic), user);
+        }
         notify(world, now, &Notification { user, repository, topic, reason, cause, comment });
+    }
+}
+
+/// The history of an issue names the users that it mentions, as actors.
+fn note_mention(world: &mut World, now: Timestamp, (repository, topic): (u64, Topic), user: u64) {
+    let Some(number) = topic.number() else { return };
+    for name in ["mentioned", "subscribed"] {
+        history::note(world, now, (repository, number), user, (name, Detail::None));
     }
 }
 
@@ -167,9 +252,9 @@ fn comments_of<'r>(
 }
 
 /// Watchers, participants, users with another reason so far, author, assignees and commenters.
-fn followers(world: &World, repository: u64, number: u64) -> BTreeSet<u64> {
+fn followers(world: &World, repository: u64, topic: Topic) -> BTreeSet<u64> {
     let follows = |user: u64| {
-        let key = (user, repository, Topic::Numbered(number));
+        let key = (user, repository, topic);
         thread_of(world, key).is_some_and(|thread| {
             thread.reason != Reason::Subscribed
                 || matches!(thread.subscription, Some(Subscription::Subscribed { .. }))
@@ -181,9 +266,9 @@ fn followers(world: &World, repository: u64, number: u64) -> BTreeSet<u64> {
         .filter(|user| user.watching.contains(&repository) || follows(user.id))
         .map(|user| user.id)
         .collect();
+    followers.extend(author_of(world, repository, topic));
     let Some(repository) = world.repositories.get(&repository) else { return followers };
-    if let Some(issue) = repository.issues.get(&number) {
-        followers.insert(issue.author);
+    if let Some(issue) = topic.number().and_then(|number| repository.issues.get(&number)) {
         followers.extend(&issue.assignees);
         followers.extend(comments_of(repository, issue).map(|comment| comment.author));
     }
@@ -218,6 +303,9 @@ fn current_reason(world: &World, key: Key) -> Reason {
         return kept;
     }
     let (user, repository, topic) = key;
+    if topic.number().is_none() && author_of(world, repository, topic) == Some(user) {
+        return Reason::Author;
+    }
     let repository = world.repositories.get(&repository);
     let issue = repository
         .zip(topic.number())
@@ -255,7 +343,7 @@ pub struct Notification {
     pub topic: Topic,
     pub reason: Reason,
     pub cause: Cause,
-    pub comment: Option<u64>,
+    pub comment: Option<CommentKey>,
 }
 
 /// Leaves an ignored thread unchanged, and a muted one without a mention. A thread marked as done

@@ -5,9 +5,7 @@
 //! the catalogue of events, actions and payloads; the names are the running service's. `events`
 //! notifies users.
 
-pub mod issues;
 pub mod organizations;
-pub mod pushes;
 pub mod repositories;
 
 use std::sync::Arc;
@@ -245,7 +243,7 @@ fn payload(
 }
 
 /// A receiver gets neither a secret nor a user's permissions.
-fn repository_of_payload(renderer: &Renderer<'_>, repository: &Repository) -> Value {
+pub fn repository_of_payload(renderer: &Renderer<'_>, repository: &Repository) -> Value {
     let mut value = renderer.repository(repository);
     if let Value::Object(members) = &mut value {
         members.remove("temp_clone_token");

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::contents::{READ, WRITE};
 use super::protection;
-use crate::emulator::events::webhooks::{EventContext, pushes};
+use crate::emulator::events::pushes;
+use crate::emulator::events::webhooks::EventContext;
 use crate::emulator::http::{ApiError, Fields, Reply, SITE, segment};
 use crate::emulator::render::{extend, node_id};
 use crate::emulator::routing::{Call, Outcome, Route};

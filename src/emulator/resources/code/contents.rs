@@ -9,7 +9,8 @@ use http::{StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::emulator::accounts::Level;
-use crate::emulator::events::webhooks::{EventContext, pushes};
+use crate::emulator::events::pushes;
+use crate::emulator::events::webhooks::EventContext;
 use crate::emulator::http::{ApiError, Body, Code, Fields, Reply, SITE, segment};
 use crate::emulator::render::extend;
 use crate::emulator::routing::{Call, Need, Outcome, Role, Route};

@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::emulator::accounts::Level;
+use crate::emulator::events::changes::{self, Change, EventContext, WebhookEvent};
 use crate::emulator::generic;
 use crate::emulator::http::{ApiError, Fields, Reply, SITE, iso};
-use crate::emulator::render::{node_id, object};
+use crate::emulator::render::{Renderer, extend, node_id, object};
 use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
 use crate::emulator::world::StoredItem;
 
@@ -52,7 +53,28 @@ fn create(call: &mut Call<'_>) -> Outcome {
     ]);
     generic::settle(call.world, &collection)?;
     let status = call.store(&collection, &id.to_string(), id, fields)?;
-    Ok(Reply::created_at_url(render(call, &status)?))
+    let value = render(call, &status)?;
+    let event = WebhookEvent { name: "status", action: None };
+    let (mut shown, repository) = (value.clone(), call.repository);
+    changes::record(call.world, EventContext::of(call), Change::of(event), |renderer| {
+        extend(&mut shown, of_payload(renderer, repository, &sha));
+        shown
+    });
+    Ok(Reply::created_at_url(value))
+}
+
+/// The commit of a status and the branches that end with it, as payloads name them.
+fn of_payload(renderer: &Renderer<'_>, repository: u64, sha: &str) -> Value {
+    let Some(repository) = renderer.world.repositories.get(&repository) else { return json!({}) };
+    let history = renderer.world.history(repository);
+    let is_head = |branch: &&str| history.head(branch).is_some_and(|head| head.sha == sha);
+    let branch = |name: &str| json!({ "name": name, "commit": { "sha": sha } });
+    json!({
+        "sha": sha,
+        "name": renderer.world.full_name(repository),
+        "commit": history.commit(sha).map(|commit| renderer.commit(repository, commit)),
+        "branches": history.branches().filter(is_head).map(branch).collect::<Vec<_>>(),
+    })
 }
 
 fn of_commit(call: &Call<'_>) -> Result<(String, Vec<StoredItem>), ApiError> {

@@ -3,12 +3,14 @@
 use serde_json::json;
 
 use super::issue::{self, READ, TAKE_PART};
-use crate::emulator::events::changes;
+use crate::emulator::events::changes::{self, Change, EventContext};
+use crate::emulator::events::notifications::Notice;
 use crate::emulator::events::webhooks::{self, WebhookEvent};
 use crate::emulator::http::{ApiError, Fields, Reply};
 use crate::emulator::render::{comment_objects, extend};
 use crate::emulator::routing::{Call, Outcome, Route};
-use crate::emulator::world::{Comment, Repository};
+use crate::emulator::world::notifications::thread::CommentKey;
+use crate::emulator::world::{Comment, Repository, Topic};
 
 pub const ROUTES: &[Route] = &[
     Route::get("/repos/{owner}/{repo}/issues/comments", READ, list_all),
@@ -70,11 +72,18 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     let now = call.now;
     let repository = call.repository_mut()?;
     let comment = repository.comments.get_mut(&id).ok_or(ApiError::NotFound)?;
-    let former_body = std::mem::replace(&mut comment.body, body);
+    let former_body = std::mem::replace(&mut comment.body, body.clone());
     comment.updated_at = now;
+    let topic = Topic::Numbered(comment.issue);
     let mut objects = comment_objects(&call.renderer(), call.repository, id);
     extend(&mut objects, json!({ "changes": { "body": { "from": former_body } } }));
-    webhooks::publish(call, WebhookEvent::new("issue_comment", "edited"), |_| objects);
+    let (texts, comment) = ((&*former_body, &*body), Some(CommentKey::Issue(id)));
+    let change = Change::of(WebhookEvent::new("issue_comment", "edited")).notifying(Notice::Edit {
+        topic,
+        texts,
+        comment,
+    });
+    changes::record(call.world, EventContext::of(call), change, |_| objects);
     let repository = call.repository()?;
     let comment = named(call, repository)?;
     Ok(Reply::ok(call.renderer().comment(repository, comment)))

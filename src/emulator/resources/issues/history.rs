@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 use super::issue::{self, READ};
 use crate::clock::Timestamp;
 use crate::emulator::http::{ApiError, Reply};
-use crate::emulator::render::{Renderer, extend};
+use crate::emulator::render::{Renderer, extend, extended};
 use crate::emulator::routing::{Call, Outcome, Route, USUAL, pagination, polling};
-use crate::emulator::world::{Comment, Issue, IssueEvent, Repository};
+use crate::emulator::world::storage::collections::Collection;
+use crate::emulator::world::{Comment, Issue, IssueEvent, Repository, StoredItem};
 
 pub const ROUTES: &[Route] = &[
     Route::get("/repos/{owner}/{repo}/issues/events", READ, of_repository),
@@ -75,10 +76,18 @@ fn timeline(call: &mut Call<'_>) -> Outcome {
             Some((comment.created_at, Entry::Comment(comment)))
         }))
         .collect();
+    let reviews = format!("repository/{}/pulls/{}/reviews", repository.id, issue.number);
+    let reviews = call.world.collections.collection(&reviews);
+    let reviews = reviews.map(Collection::in_order).unwrap_or_default().into_iter();
+    let submitted = reviews.filter(|(_, review)| {
+        review.fields.get("state").and_then(Value::as_str).is_some_and(|state| state != "PENDING")
+    });
+    entries.extend(submitted.map(|(_, review)| (review.created_at, Entry::Review(review))));
     entries.sort_by_key(|(at, _)| *at);
     let render = |(_, entry): (Timestamp, Entry<'_>)| match entry {
         Entry::Event(event) => renderer.issue_event(repository, event),
         Entry::Comment(comment) => renderer.commented(repository, comment),
+        Entry::Review(review) => reviewed(review),
     };
     Ok(pagination::page(call, USUAL, entries, render))
 }
@@ -86,4 +95,12 @@ fn timeline(call: &mut Call<'_>) -> Outcome {
 enum Entry<'a> {
     Event(&'a IssueEvent),
     Comment(&'a Comment),
+    Review(&'a StoredItem),
+}
+
+/// The state is in lower case here.
+fn reviewed(review: &StoredItem) -> Value {
+    let state = review.fields.get("state").and_then(Value::as_str).unwrap_or("").to_lowercase();
+    let own = json!({ "id": review.id, "event": "reviewed", "state": state });
+    extended(Value::Object(review.fields.clone()), own)
 }

@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 use super::labels;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::Level;
+use crate::emulator::events::changes;
+use crate::emulator::events::issues as issue_events;
+use crate::emulator::events::issues::Before;
+use crate::emulator::events::notifications::Notice;
 use crate::emulator::events::webhooks::EventContext;
-use crate::emulator::events::webhooks::issues as issue_events;
-use crate::emulator::events::webhooks::issues::Before;
-use crate::emulator::events::{changes, notifications};
 use crate::emulator::http::timestamps::parse_iso;
 use crate::emulator::http::{ApiError, Change, Fields, Reply};
 use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
@@ -189,7 +190,7 @@ pub fn edit(call: &mut Call<'_>, number: u64, edit: Edit) -> Result<(), ApiError
     let issue = repository.issues.get_mut(&number).ok_or(ApiError::NotFound)?;
     let Edit { title, body, state, labels, assignees, milestone } = edit;
     let before = Before::of(issue);
-    let action = change_state(issue, state, now);
+    change_state(issue, state, now);
     issue.title = title.unwrap_or_else(|| std::mem::take(&mut issue.title));
     issue.body = body.of(issue.body.take());
     issue.labels = labels.unwrap_or_else(|| std::mem::take(&mut issue.labels));
@@ -197,8 +198,6 @@ pub fn edit(call: &mut Call<'_>, number: u64, edit: Edit) -> Result<(), ApiError
     issue.milestone = milestone.of(issue.milestone);
     issue.updated_at = now;
     repository.updated_at = now;
-    let actor = call.actor();
-    notifications::issue_changed(call.world, now, call.repository, number, actor, action);
     issue_events::publish_changes(call, &before)
 }
 
@@ -210,12 +209,10 @@ pub fn state_named(name: &str) -> Option<IssueState> {
     name.parse().ok()
 }
 
-/// Applies a new state and returns the event's action.
-pub fn change_state(issue: &mut Issue, state: Option<IssueState>, now: Timestamp) -> &'static str {
-    let Some(state) = state.filter(|state| *state != issue.state) else { return "edited" };
+pub fn change_state(issue: &mut Issue, state: Option<IssueState>, now: Timestamp) {
+    let Some(state) = state.filter(|state| *state != issue.state) else { return };
     issue.state = state;
     issue.closed_at = (state == IssueState::Closed).then_some(now);
-    if state == IssueState::Closed { "closed" } else { "reopened" }
 }
 
 fn assignees(call: &Call<'_>, fields: &mut Fields) -> Option<Vec<u64>> {
@@ -291,11 +288,8 @@ fn reassign(
     call: &mut Call<'_>,
     change_assignees: impl FnOnce(&mut Vec<u64>),
 ) -> Result<Value, ApiError> {
-    let (now, actor, repository) = (call.now, call.actor(), call.repository);
     let before = Before::of(named(call, call.repository()?)?);
     let value = change(call, |issue| change_assignees(&mut issue.assignees))?;
-    let number = named(call, call.repository()?)?.number;
-    notifications::issue_changed(call.world, now, repository, number, actor, "assigned");
     issue_events::publish_changes(call, &before)?;
     Ok(value)
 }
@@ -325,8 +319,8 @@ fn set_lock(call: &mut Call<'_>, locked: bool, reason: Option<&'static str>) -> 
     if was != locked {
         let action = if locked { "locked" } else { "unlocked" };
         let (context, at) = (EventContext::of(call), (call.repository, number));
-        let event = (action, Detail::Lock(reason));
-        issue_events::raise(call.world, context, at, event, |_| json!({}));
+        let event = (action, issue_events::entries(action, Detail::Lock(reason)));
+        issue_events::raise(call.world, context, at, event, Notice::Nobody, |_| json!({}));
     }
     Ok(Reply::no_content())
 }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::issue::{self, CHANGE, READ};
-use crate::emulator::events::webhooks::issues::Before;
-use crate::emulator::events::webhooks::{self, WebhookEvent, issues as issue_events};
+use crate::emulator::events::issues::{self as issue_events, Before};
+use crate::emulator::events::webhooks::{self, WebhookEvent};
 use crate::emulator::http::{ApiError, Code, Fields, Reply};
 use crate::emulator::render::extend;
 use crate::emulator::routing::{Call, Outcome, Route};

@@ -7,3 +7,4 @@ pub mod issue_fields;
 pub mod labels;
 pub mod milestones;
 pub mod pull_requests;
+pub mod reviewers;

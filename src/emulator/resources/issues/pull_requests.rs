@@ -1,20 +1,22 @@
-//! Pull requests from opening to merging, and review requests. A pull request is an issue with a
-//! branch; the generic store keeps reviews.
+//! Pull requests from opening to merging. A pull request is an issue with a branch; the generic
+//! store keeps reviews.
 
 use http::StatusCode;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::issue;
 use crate::emulator::accounts::Level;
+use crate::emulator::events::changes;
+use crate::emulator::events::issues::{Before, publish_changes};
 use crate::emulator::http::{ApiError, Code, Fields, Reply};
 use crate::emulator::resources::code::branches::join;
 use crate::emulator::resources::code::commits::files;
 use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
-use crate::emulator::world::{Commit, History, Issue, IssueState, Repository};
+use crate::emulator::world::{Commit, Detail, History, Issue, IssueState, Repository};
 
-const READ: Need = Need::repository("pull_requests", Level::Read, Role::Read);
+pub const READ: Need = Need::repository("pull_requests", Level::Read, Role::Read);
 const PROPOSE: Need = Need::repository("pull_requests", Level::Write, Role::Take);
-const CHANGE: Need = Need::repository("pull_requests", Level::Write, Role::Push);
+pub const CHANGE: Need = Need::repository("pull_requests", Level::Write, Role::Push);
 
 pub const ROUTES: &[Route] = &[
     Route::get("/repos/{owner}/{repo}/pulls", READ, list),
@@ -25,22 +27,10 @@ pub const ROUTES: &[Route] = &[
     Route::get("/repos/{owner}/{repo}/pulls/{number}/files", READ, changed_files),
     Route::get("/repos/{owner}/{repo}/pulls/{number}/merge", READ, is_merged),
     Route::put("/repos/{owner}/{repo}/pulls/{number}/merge", CHANGE, merge),
-    Route::get("/repos/{owner}/{repo}/pulls/{number}/requested_reviewers", READ, reviewers),
-    Route::post(
-        "/repos/{owner}/{repo}/pulls/{number}/requested_reviewers",
-        CHANGE,
-        request_reviewers,
-    ),
-    Route::delete(
-        "/repos/{owner}/{repo}/pulls/{number}/requested_reviewers",
-        CHANGE,
-        withdraw_reviewers,
-    ),
+    Route::put("/repos/{owner}/{repo}/pulls/{number}/update-branch", CHANGE, update_branch),
 ];
 
-const REVIEWERS_MAX: usize = 15;
-
-fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Issue, ApiError> {
+pub fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Issue, ApiError> {
     let issue = repository.issues.get(&call.params.id("number")?);
     issue.filter(|issue| issue.pull_from.is_some()).ok_or(ApiError::NotFound)
 }
@@ -60,7 +50,7 @@ fn get(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(renderer.pull(repository, pull)).changed_at(changed_at))
 }
 
-fn render(call: &Call<'_>, number: u64) -> Result<Value, ApiError> {
+pub fn render(call: &Call<'_>, number: u64) -> Result<Value, ApiError> {
     let repository = call.repository()?;
     let pull = repository.issues.get(&number).ok_or(ApiError::NotFound)?;
     Ok(call.renderer().pull(repository, pull))
@@ -101,6 +91,8 @@ fn create(call: &mut Call<'_>) -> Outcome {
     };
     repository.issues.insert(number, pull);
     repository.updated_at = now;
+    let opened = ("opened", Detail::None);
+    changes::issue_changed(call.world, call.urls, now, call.repository, number, author, opened);
     Ok(Reply::created_at_url(render(call, number)?))
 }
 
@@ -124,11 +116,13 @@ fn change(call: &mut Call<'_>) -> Outcome {
     fields.check()?;
     let now = call.now;
     let pull = call.repository_mut()?.issues.get_mut(&number).ok_or(ApiError::NotFound)?;
+    let before = Before::of(pull);
     pull.title = title.unwrap_or_else(|| std::mem::take(&mut pull.title));
     pull.body = body.of(pull.body.take());
     pull.pull_into = base.or_else(|| pull.pull_into.take());
     issue::change_state(pull, state, now);
     pull.updated_at = now;
+    publish_changes(call, &before)?;
     Ok(Reply::ok(render(call, number)?))
 }
 
@@ -212,69 +206,31 @@ fn merge(call: &mut Call<'_>) -> Outcome {
     let sha = join(call, &base, &head, message)?.or(tip).unwrap_or_default();
     let now = call.now;
     let pull = call.repository_mut()?.issues.get_mut(&number).ok_or(ApiError::NotFound)?;
+    let before = Before::of(pull);
     pull.merged = Some((now, sha.clone()));
     pull.state = IssueState::Closed;
     pull.closed_at = Some(now);
     pull.updated_at = now;
+    publish_changes(call, &before)?;
     Ok(Reply::ok(
         json!({ "sha": sha, "merged": true, "message": "Pull Request successfully merged" }),
     ))
 }
 
-/// Returns the address that `Renderer::requested_reviewers` reads.
-fn collection(call: &Call<'_>, number: u64) -> String {
-    format!("repository/{}/pulls/{number}/requested_reviewers", call.repository)
-}
-
-fn reviewers(call: &mut Call<'_>) -> Outcome {
-    let repository = call.repository()?;
-    let users = call.renderer().requested_reviewers(repository, named(call, repository)?);
-    Ok(Reply::ok(json!({ "users": users, "teams": [] })))
-}
-
-/// Returns the pull request and the users in the body. Teams are accepted and not stored.
-fn requested_reviewers(call: &Call<'_>) -> Result<(u64, Vec<u64>), ApiError> {
+/// A merge commit of the target on the source branch.
+fn update_branch(call: &mut Call<'_>) -> Outcome {
+    let (base, head) = branches(call)?;
     let number = named(call, call.repository()?)?.number;
     let mut fields = Fields::parse("PullRequest", call.body)?;
-    let logins = fields.strings("reviewers").unwrap_or_default();
-    let _ = fields.strings("team_reviewers");
-    let mut users = Vec::new();
-    for login in &logins {
-        match call.world.user_by_login(login) {
-            Some(user) => users.push(user.id),
-            None => fields.invalid("reviewers", format!("{login} cannot review")),
-        }
-    }
-    if users.len() > REVIEWERS_MAX {
-        fields.invalid("reviewers", "reviewers must be 15 at most");
+    let expected = fields.string("expected_head_sha");
+    let tip = call.history()?.head(&head).map(|commit| commit.sha.clone());
+    if tip.is_none() || expected.is_some_and(|expected| Some(expected) != tip) {
+        let message = "expected_head_sha is not the head of the pull request";
+        fields.invalid("expected_head_sha", message);
     }
     fields.check()?;
-    Ok((number, users))
-}
-
-fn request_reviewers(call: &mut Call<'_>) -> Outcome {
-    let (number, users) = requested_reviewers(call)?;
-    let collection = collection(call, number);
-    for id in users {
-        // The stored object is a user, under the user's own id.
-        call.store(&collection, &id.to_string(), id, Map::new())?;
-    }
-    touch(call, number)?;
-    Ok(Reply::json(StatusCode::CREATED, render(call, number)?))
-}
-
-fn withdraw_reviewers(call: &mut Call<'_>) -> Outcome {
-    let (number, users) = requested_reviewers(call)?;
-    let (collection, now) = (collection(call, number), call.now);
-    for id in users {
-        call.world.collections.take(&collection, &id.to_string(), now);
-    }
-    touch(call, number)?;
-    Ok(Reply::ok(render(call, number)?))
-}
-
-fn touch(call: &mut Call<'_>, number: u64) -> Result<(), ApiError> {
-    let now = call.now;
-    call.repository_mut()?.issues.get_mut(&number).ok_or(ApiError::NotFound)?.updated_at = now;
-    Ok(())
+    join(call, &head, &base, format!("Merge branch '{base}' into {head}"))?;
+    let url = format!("{}/pulls/{number}", call.renderer().repository_url(call.repository()?));
+    let value = json!({ "message": "Updating pull request branch.", "url": url });
+    Ok(Reply::json(StatusCode::ACCEPTED, value))
 }

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 
 use crate::clock::Timestamp;
 use crate::emulator::http::timestamps::parse_iso;
-use crate::emulator::http::{ApiError, Code, FieldError, Fields, Reply, iso, parse_http_date};
+use crate::emulator::http::{ApiError, Code, FieldError, Fields, Reply, hex, iso, parse_http_date};
 use crate::emulator::render::Renderer;
 use crate::emulator::routing::need::NOTIFICATION_SCOPES;
 use crate::emulator::routing::pagination::{self, NOTIFICATIONS};
 use crate::emulator::routing::{Call, Caps, Need, Outcome, Route, USUAL, polling};
-use crate::emulator::world::notifications::thread::BackgroundRead;
+use crate::emulator::world::notifications::thread::{BackgroundRead, CommentKey, CommitKey};
 use crate::emulator::world::{Reason, Repository, Thread, ThreadState, Topic, World};
 
 /// Only classic tokens with the scope `notifications` or `repo`.
@@ -307,6 +307,7 @@ fn subject(renderer: Renderer<'_>, repository: &Repository, thread: &Thread) -> 
     let full_name = renderer.world.full_name(repository);
     let (title, url, kind) = match thread.topic {
         Topic::Numbered(number) => return numbered(&base, repository, thread, number),
+        Topic::Commit(key) => return commit(&renderer, repository, thread, key),
         Topic::Run(id) => {
             let is_waiting = thread.reason == Reason::ApprovalRequested;
             let what = if is_waiting { "is waiting for approval" } else { "completed" };
@@ -328,7 +329,29 @@ fn numbered(base: &str, repository: &Repository, thread: &Thread, number: u64) -
     let is_pull = issue.is_some_and(|issue| issue.pull_from.is_some());
     let (collection, kind) = if is_pull { ("pulls", "PullRequest") } else { ("issues", "Issue") };
     let url = format!("{base}/{collection}/{number}");
-    let comment = thread.latest_comment.map(|id| format!("{base}/issues/comments/{id}"));
-    let latest = comment.unwrap_or_else(|| url.clone());
+    let latest = latest_comment(base, thread).unwrap_or_else(|| url.clone());
     json!({ "title": issue.map_or("", |issue| issue.title.as_str()), "url": url, "latest_comment_url": latest, "type": kind })
+}
+
+fn latest_comment(base: &str, thread: &Thread) -> Option<String> {
+    Some(match thread.latest_comment? {
+        CommentKey::Issue(id) => format!("{base}/issues/comments/{id}"),
+        CommentKey::Review(id) => format!("{base}/pulls/comments/{id}"),
+        CommentKey::Commit(id) => format!("{base}/comments/{id}"),
+    })
+}
+
+fn commit(
+    renderer: &Renderer<'_>,
+    repository: &Repository,
+    thread: &Thread,
+    key: CommitKey,
+) -> Value {
+    let (base, sha) = (renderer.repository_url(repository), hex(&key));
+    let history = renderer.world.history(repository);
+    let message = history.commit(&sha).map_or("", |commit| commit.message.as_str());
+    let url = format!("{base}/commits/{sha}");
+    let latest = latest_comment(&base, thread).unwrap_or_else(|| url.clone());
+    let title = message.lines().next().unwrap_or("");
+    json!({ "title": title, "url": url, "latest_comment_url": latest, "type": "Commit" })
 }

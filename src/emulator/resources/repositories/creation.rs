@@ -5,7 +5,9 @@ use serde_json::json;
 
 use super::repository::{features, refuse_bad_name, visibility};
 use crate::emulator::accounts::Level;
+use crate::emulator::events::changes::{self, Change, EventContext, EventScope, WebhookEvent};
 use crate::emulator::events::webhooks::organizations as organization_events;
+use crate::emulator::events::webhooks::repository_of_payload;
 use crate::emulator::http::{ApiError, Code, Fields, Reply};
 use crate::emulator::routing::{Call, Need, OrganizationRole, Outcome, Role, Route, Unscoped};
 use crate::emulator::seed::SEEDED_BELOW;
@@ -127,7 +129,15 @@ fn fork(call: &mut Call<'_>) -> Outcome {
     copy.fork_of = Some(origin.id);
     origin.forks.insert(copy.id);
     origin.updated_at = now;
-    shown(call, copy, StatusCode::ACCEPTED)
+    let (origin, fork) = (origin.id, copy.id);
+    let reply = shown(call, copy, StatusCode::ACCEPTED)?;
+    let context = EventContext { scope: EventScope::Repository(origin), ..EventContext::of(call) };
+    let change = Change::of(WebhookEvent { name: "fork", action: None });
+    changes::record(call.world, context, change, |renderer| {
+        let fork = renderer.world.repositories.get(&fork);
+        json!({ "forkee": fork.map(|fork| repository_of_payload(renderer, fork)) })
+    });
+    Ok(reply)
 }
 
 fn delete(call: &mut Call<'_>) -> Outcome {

@@ -5,6 +5,8 @@ use strum::VariantArray;
 
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
+use crate::emulator::events::changes::{self, Change, EventContext, EventScope, WebhookEvent};
+use crate::emulator::events::notifications::Notice;
 use crate::emulator::http::{ApiError, Fields, Reply, SITE, iso};
 use crate::emulator::render::{node_id, object};
 use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
@@ -145,21 +147,32 @@ fn mine(call: &mut Call<'_>) -> Outcome {
     })
 }
 
-fn answer(call: &mut Call<'_>) -> Result<(u64, u64), ApiError> {
-    let (id, me) = (call.params.id("invitation_id")?, access::acts_as_user(call.caller)?);
-    let (repository, _) = all_mine(call)?
+/// Takes the caller's invitation of the path; returns its repository.
+fn answer(call: &mut Call<'_>) -> Result<(u64, StoredItem), ApiError> {
+    let id = call.params.id("invitation_id")?;
+    let (repository, invitation) = all_mine(call)?
         .into_iter()
         .find(|(_, invitation)| invitation.id == id)
         .ok_or(ApiError::NotFound)?;
     call.world.collections.take(&collection(repository), &id.to_string(), call.now);
-    Ok((repository, me))
+    Ok((repository, invitation))
 }
 
 /// Any accepted invitation grants push rights, because this world has no finer ones.
 fn accept(call: &mut Call<'_>) -> Outcome {
-    let (repository, me) = answer(call)?;
-    let repository = call.world.repositories.get_mut(&repository).ok_or(ApiError::NotFound)?;
-    repository.collaborators.insert(me);
+    let (id, invitation) = answer(call)?;
+    let user = number(&invitation, "invitee");
+    let repository = call.world.repositories.get_mut(&id).ok_or(ApiError::NotFound)?;
+    repository.collaborators.insert(user);
+    repository.updated_at = call.now;
+    let context = EventContext { scope: EventScope::Repository(id), ..EventContext::of(call) };
+    let change = Change::of(WebhookEvent::new("member", "added"))
+        .notifying(Notice::Joined { invitation: invitation.id, user });
+    let permission = invitation.fields.get("permissions").cloned();
+    changes::record(call.world, context, change, |renderer| {
+        let member = renderer.user_summary(user);
+        json!({ "member": member, "changes": { "permission": { "to": permission } } })
+    });
     Ok(Reply::no_content())
 }
 

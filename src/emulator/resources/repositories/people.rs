@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
+use crate::emulator::events::changes::{self, Change, EventContext, WebhookEvent};
 use crate::emulator::http::{ApiError, Reply};
-use crate::emulator::render::extend;
+use crate::emulator::render::{Renderer, extend};
 use crate::emulator::resources::issues::issue;
 use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
 use crate::emulator::world::{Owner, Repository, World};
@@ -88,7 +89,12 @@ fn is_collaborator(call: &mut Call<'_>) -> Outcome {
 
 fn remove_collaborator(call: &mut Call<'_>) -> Outcome {
     let user = call.user("username")?.id;
-    call.repository_mut()?.collaborators.remove(&user);
+    if call.repository_mut()?.collaborators.remove(&user) {
+        let (context, change) = (EventContext::of(call), WebhookEvent::new("member", "removed"));
+        let change = Change::of(change);
+        let member = |renderer: &Renderer<'_>| json!({ "member": renderer.user_summary(user) });
+        changes::record(call.world, context, change, member);
+    }
     Ok(Reply::no_content())
 }
 

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
+use crate::emulator::events::changes::{self, Change, EventContext, EventScope, WebhookEvent};
 use crate::emulator::http::{ApiError, Fields, Reply, iso};
 use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
 
@@ -76,8 +77,13 @@ fn is_starred(call: &mut Call<'_>) -> Outcome {
 fn star(call: &mut Call<'_>) -> Outcome {
     let (me, id, now) = (me(call)?, to_star(call)?, call.now);
     let repository = call.world.repositories.get_mut(&id).ok_or(ApiError::NotFound)?;
-    repository.stars.entry(me).or_insert(now);
-    repository.updated_at = now;
+    if !repository.stars.contains_key(&me) {
+        repository.stars.insert(me, now);
+        repository.updated_at = now;
+        publish(call, id, WebhookEvent::new("star", "created"), json!({ "starred_at": iso(now) }));
+        // The service's older event for a star, which feeds show.
+        publish(call, id, WebhookEvent::new("watch", "started"), json!({}));
+    }
     Ok(Reply::no_content())
 }
 
@@ -86,8 +92,15 @@ fn unstar(call: &mut Call<'_>) -> Outcome {
     let repository = call.world.repositories.get_mut(&id).ok_or(ApiError::NotFound)?;
     if repository.stars.remove(&me).is_some() {
         repository.updated_at = now;
+        publish(call, id, WebhookEvent::new("star", "deleted"), json!({ "starred_at": null }));
     }
     Ok(Reply::no_content())
+}
+
+fn publish(call: &mut Call<'_>, repository: u64, event: WebhookEvent<'_>, objects: Value) {
+    let scope = EventScope::Repository(repository);
+    let context = EventContext { scope, ..EventContext::of(call) };
+    changes::record(call.world, context, Change::of(event), |_| objects);
 }
 
 fn my_subscriptions(call: &mut Call<'_>) -> Outcome {

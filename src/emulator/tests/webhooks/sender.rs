@@ -16,6 +16,7 @@ use crate::emulator::tests::*;
 
 struct Socket {
     handle: Handle,
+    clock: Clock,
 }
 
 impl Socket {
@@ -23,7 +24,8 @@ impl Socket {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let clock = Clock::manual(START);
         let emulator = Emulator::new(Options::default(), clock.now());
-        Self { handle: Server::start_with(listener, emulator, clock, Duration::ZERO, sender) }
+        let handle = Server::start_with(listener, emulator, clock.clone(), Duration::ZERO, sender);
+        Self { handle, clock }
     }
 
     async fn ask(&self, method: Method, path: &str, body: &Value) -> (u16, Value) {
@@ -415,4 +417,26 @@ async fn seeded_webhooks_are_never_sent_anywhere() {
     let hooks = socket.get("/orgs/acme/hooks").await;
     let outcome = socket.outcome(&format!("/orgs/acme/hooks/{}", hooks[0]["id"])).await;
     assert_eq!((&outcome["status_code"], &outcome["event"]), (&json!(0), &json!("issues")));
+}
+
+#[tokio::test]
+async fn a_run_is_delivered_to_its_end_without_a_request() {
+    let socket = Socket::start(WebhookSender::default()).await;
+    let mut receiver = Receiver::start(Habit::Answers(200, 3)).await;
+    // No delivery of this event comes with the dispatch itself.
+    socket.hook(json!({ "url": receiver.url("http") }), &["check_suite"]).await;
+    let (status, _) = socket
+        .ask(
+            Method::POST,
+            "/repos/acme/widgets/actions/workflows/ci.yml/dispatches",
+            &json!({ "ref": "main" }),
+        )
+        .await;
+    assert_eq!(status, 204);
+    socket.clock.advance(Duration::from_secs(15));
+    let payload = receiver.next().await.json();
+    assert_eq!(
+        (&payload["action"], &payload["check_suite"]["conclusion"]),
+        (&json!("completed"), &json!("success"))
+    );
 }

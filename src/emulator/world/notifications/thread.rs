@@ -43,7 +43,7 @@ pub struct Thread {
     pub last_read_at: Option<Timestamp>,
     /// The last change of any kind, reading included; the value of `Last-Modified`.
     pub changed_at: Timestamp,
-    pub latest_comment: Option<u64>,
+    pub latest_comment: Option<CommentKey>,
     pub subscription: Option<Subscription>,
 }
 
@@ -83,10 +83,36 @@ pub enum Subscription {
     Muted,
 }
 
+/// A comment that a thread may show as its latest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommentKey {
+    Issue(u64),
+    /// On the changes of a pull request.
+    Review(u64),
+    Commit(u64),
+}
+
+/// The bytes of a commit's SHA.
+pub type CommitKey = [u8; 20];
+
+/// `None` for a text that is no SHA.
+pub fn commit_key(sha: &str) -> Option<CommitKey> {
+    if sha.len() != 40 || !sha.is_ascii() {
+        return None;
+    }
+    let mut key = CommitKey::default();
+    for (index, byte) in key.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(sha.get(2 * index..2 * index + 2)?, 16).ok()?;
+    }
+    Some(key)
+}
+
 /// The topic of a thread; a user has one thread for each topic in a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Topic {
     Numbered(u64),
+    /// Comments on a commit.
+    Commit(CommitKey),
     /// A workflow run, by its id.
     Run(u64),
     Invitation(u64),

@@ -29,6 +29,8 @@ pub enum Detail {
     Label(String, String),
     Assignee(u64),
     Reviewer(u64),
+    /// A team of the repository's organization.
+    ReviewingTeam(u64),
     /// A milestone by its title.
     Milestone(String),
     /// The titles before and after.
@@ -36,6 +38,8 @@ pub enum Detail {
     Lock(Option<&'static str>),
     /// The commit of a merge.
     Commit(String),
+    /// The review and the reason of its dismissal.
+    Dismissal(u64, String),
 }
 
 /// The latest events of one repository, oldest first.
@@ -62,7 +66,7 @@ impl IssueEvents {
 }
 
 /// Returns the name of the issue event that a webhook's action makes, if it makes one.
-pub fn name_of(action: &str, detail: &Detail) -> Option<&'static str> {
+pub fn name_of(action: &str) -> Option<&'static str> {
     const NAMES: [&str; 12] = [
         "assigned",
         "closed",
@@ -77,8 +81,5 @@ pub fn name_of(action: &str, detail: &Detail) -> Option<&'static str> {
         "unlabeled",
         "unlocked",
     ];
-    match (action, detail) {
-        ("edited", Detail::Rename(..)) => Some("renamed"),
-        _ => NAMES.into_iter().find(|name| *name == action),
-    }
+    NAMES.into_iter().find(|name| *name == action)
 }

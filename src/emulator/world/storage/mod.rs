@@ -4,3 +4,4 @@ pub mod clone_secrets;
 pub mod collections;
 pub mod lfs;
 pub mod migrations;
+pub mod run_steps;

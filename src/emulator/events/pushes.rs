@@ -3,11 +3,13 @@
 
 use serde_json::{Value, json};
 
-use super::{EventContext, EventScope, WebhookEvent, publish_in};
+use super::issues;
+use super::notifications::Notice;
+use super::webhooks::{EventContext, EventScope, WebhookEvent, publish_in};
 use crate::emulator::http::{SITE, iso};
 use crate::emulator::render::{Renderer, extend};
 use crate::emulator::world::{
-    Author, Commit, Edit, History, HistoryFull, README, Repository, Tree, World,
+    Author, Commit, Edit, History, HistoryFull, IssueState, README, Repository, Tree, World,
 };
 
 /// The SHA of a branch that does not exist.
@@ -90,6 +92,31 @@ fn publish_move(
     });
     if moved.after.is_none() {
         publish_in(world, context, event("delete"), ref_payload);
+    }
+    if let (Some(before), Some(after)) = (moved.before, moved.after) {
+        synchronize(world, context, repository, (branch, before, after));
+    }
+}
+
+/// A push to the source branch changes its open pull requests.
+fn synchronize(
+    world: &mut World,
+    context: EventContext<'_>,
+    repository: u64,
+    (branch, before, after): (&str, &str, &str),
+) {
+    let Some(found) = world.repositories.get_mut(&repository) else { return };
+    let mut pulls = Vec::new();
+    for pull in found.issues.values_mut() {
+        if pull.state == IssueState::Open && pull.pull_from.as_deref() == Some(branch) {
+            pull.updated_at = context.now;
+            pulls.push(pull.number);
+        }
+    }
+    let names = json!({ "before": before, "after": after });
+    for number in pulls {
+        let (at, event) = ((repository, number), ("synchronize", Vec::new()));
+        issues::raise(world, context, at, event, Notice::Nobody, |_| names.clone());
     }
 }
 

@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{EventContext, WebhookEvent, publish_in};
+use super::notifications::Notice;
+use super::record::{Change, record};
+use super::webhooks::{EventContext, WebhookEvent};
 use crate::emulator::http::ApiError;
 use crate::emulator::render::{Renderer, extend};
 use crate::emulator::routing::Call;
 use crate::emulator::world::repositories::issue_events::name_of;
-use crate::emulator::world::{Detail, Issue, IssueEvent, IssueState, Repository, World};
+use crate::emulator::world::{Detail, Issue, IssueState, Repository, World};
 
 /// A larger change raises no event for each label, because every event shows the whole issue.
 const MOVED_MAX: usize = 100;
@@ -24,6 +26,10 @@ pub struct Before {
     labels: Vec<u64>,
     assignees: Vec<u64>,
     milestone: Option<u64>,
+    /// The target branch of a pull request, unless it is the default one.
+    base: Option<String>,
+    /// The commit of the merge.
+    merged: Option<String>,
 }
 
 impl Before {
@@ -36,47 +42,40 @@ impl Before {
             labels: issue.labels.clone(),
             assignees: issue.assignees.clone(),
             milestone: issue.milestone,
+            base: issue.pull_into.clone(),
+            merged: issue.merged.as_ref().map(|(_, sha)| sha.clone()),
         }
     }
 }
 
-/// Raises one event about an issue or pull request, and notes it in the issue's history. `more` has
+/// Raises one event about an issue or pull request, with its history and notifications. `more` has
 /// the payload's further members.
 pub fn raise(
     world: &mut World,
     context: EventContext<'_>,
     (repository, number): (u64, u64),
-    (action, detail): (&str, Detail),
+    (action, entries): (&str, Vec<(&'static str, Detail)>),
+    notice: Notice<'_>,
     more: impl FnOnce(&Renderer<'_>) -> Value,
 ) {
-    if let Some(name) = name_of(action, &detail) {
-        note(world, context, (repository, number), name, detail);
-    }
     let is_pull = world
         .repositories
         .get(&repository)
         .and_then(|found| found.issues.get(&number))
         .is_some_and(|issue| issue.pull_from.is_some());
     let event = if is_pull { "pull_request" } else { "issues" };
-    publish_in(world, context, WebhookEvent::new(event, action), |renderer| {
+    let change =
+        Change::of(WebhookEvent::new(event, action)).noted(number, entries).notifying(notice);
+    record(world, context, change, |renderer| {
         let mut objects = subject(renderer, repository, number);
         extend(&mut objects, more(renderer));
         objects
     });
 }
 
-/// Adds an event to the history of an issue.
-pub fn note(
-    world: &mut World,
-    context: EventContext<'_>,
-    (repository, number): (u64, u64),
-    name: &'static str,
-    detail: Detail,
-) {
-    let EventContext { actor, now, .. } = context;
-    let Some(found) = world.repositories.get_mut(&repository) else { return };
-    let event = IssueEvent { id: 0, name, number, actor, detail, created_at: now };
-    found.issue_events.note(repository, event);
+/// Returns the entry in the history that a webhook's action makes, if it makes one.
+pub fn entries(action: &str, detail: Detail) -> Vec<(&'static str, Detail)> {
+    name_of(action).map(|name| (name, detail)).into_iter().collect()
 }
 
 pub fn subject(renderer: &Renderer<'_>, repository: u64, number: u64) -> Value {
@@ -90,46 +89,82 @@ pub fn subject(renderer: &Renderer<'_>, repository: u64, number: u64) -> Value {
     }
 }
 
+/// Raises the events of all changes since `before`. Those concerned are notified once.
 pub fn publish_changes(call: &mut Call<'_>, before: &Before) -> Result<(), ApiError> {
     let (repository, number, context) = (call.repository, before.number, EventContext::of(call));
     let after = Before::of(call.repository()?.issues.get(&number).ok_or(ApiError::NotFound)?);
-    let mut changes = json!({});
-    let mut edit = Detail::None;
-    if after.title != before.title {
-        extend(&mut changes, json!({ "title": { "from": before.title } }));
-        edit = Detail::Rename(before.title.clone(), after.title.clone());
-    }
-    if after.body != before.body {
-        extend(&mut changes, json!({ "body": { "from": before.body } }));
-    }
+    let (changes, edits) = edits(call, before, &after)?;
     let found = call.repository()?;
     let labels = label_moves(found, before, &after);
     let milestones = milestone_moves(found, before, &after);
-    let mut one = |action: &str, detail: Detail, more: &dyn Fn(&Renderer<'_>) -> Value| {
-        raise(call.world, context, (repository, number), (action, detail), more);
+    let state = (after.state != before.state).then(|| match after.state {
+        IssueState::Closed => "closed",
+        IssueState::Open => "reopened",
+    });
+    let mut notice = Notice::Issue { number, action: state.unwrap_or("edited") };
+    let mut one = |action: &str, entries, more: &dyn Fn(&Renderer<'_>) -> Value| {
+        let notice = std::mem::replace(&mut notice, Notice::Nobody);
+        raise(call.world, context, (repository, number), (action, entries), notice, more);
     };
     if changes != json!({}) {
-        one("edited", edit, &|_| json!({ "changes": changes }));
+        one("edited", edits, &|_| json!({ "changes": changes }));
     }
-    if after.state != before.state {
-        let action = if after.state == IssueState::Closed { "closed" } else { "reopened" };
-        one(action, Detail::None, &|_| json!({}));
+    if let Some(action) = state {
+        let merge = after.merged.clone().filter(|_| before.merged.is_none());
+        let merge = merge.map(|sha| ("merged", Detail::Commit(sha)));
+        one(action, merge.into_iter().chain(entries(action, Detail::None)).collect(), &|_| {
+            json!({})
+        });
     }
     for (action, label, detail) in labels {
-        one(action, detail, &|renderer| json!({ "label": label_of(renderer, repository, label) }));
+        one(
+            action,
+            entries(action, detail),
+            &|renderer| json!({ "label": label_of(renderer, repository, label) }),
+        );
     }
     for (action, user) in moved(&before.assignees, &after.assignees, "assigned", "unassigned") {
         one(
             action,
-            Detail::Assignee(user),
+            entries(action, Detail::Assignee(user)),
             &|renderer| json!({ "assignee": renderer.user_summary(user) }),
         );
     }
     for (action, milestone, detail) in milestones {
         let shown = |renderer: &Renderer<'_>| milestone_of(renderer, repository, milestone);
-        one(action, detail, &|renderer| json!({ "milestone": shown(renderer) }));
+        one(action, entries(action, detail), &|renderer| json!({ "milestone": shown(renderer) }));
     }
     Ok(())
+}
+
+/// Returns the payload's `changes`, empty without any, and their entries in the history.
+fn edits(
+    call: &Call<'_>,
+    before: &Before,
+    after: &Before,
+) -> Result<(Value, Vec<(&'static str, Detail)>), ApiError> {
+    let (mut changes, mut entries) = (json!({}), Vec::new());
+    if after.title != before.title {
+        extend(&mut changes, json!({ "title": { "from": before.title } }));
+        entries.push(("renamed", Detail::Rename(before.title.clone(), after.title.clone())));
+    }
+    if after.body != before.body {
+        extend(&mut changes, json!({ "body": { "from": before.body } }));
+    }
+    let repository = call.repository()?;
+    let into =
+        |state: &Before| state.base.clone().unwrap_or_else(|| repository.default_branch.clone());
+    let (from, to) = (into(before), into(after));
+    if from != to {
+        let history = call.world.history(repository);
+        let sha = history.head(&from).map(|head| &head.sha);
+        extend(
+            &mut changes,
+            json!({ "base": { "ref": { "from": from }, "sha": { "from": sha } } }),
+        );
+        entries.push(("base_ref_changed", Detail::None));
+    }
+    Ok((changes, entries))
 }
 
 fn label_moves(
