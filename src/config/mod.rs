@@ -86,9 +86,8 @@ impl Config {
         self.accounts.get(self.account_layout.index(id)?)
     }
 
-    /// Settings of the quota ledger and the scheduler. The bodies of waiting requests hold
-    /// `waiting_bytes_max` bytes at most.
-    pub fn ledger_settings(&self, waiting_bytes_max: u64) -> Settings {
+    /// Settings of the quota ledger and the scheduler.
+    pub fn ledger_settings(&self) -> Settings {
         let account = |account: &Account| AccountSettings {
             name: Arc::clone(&account.name),
             kind: account.kind,
@@ -104,7 +103,8 @@ impl Config {
             pace: self.limits.pace,
             batch_floor: self.limits.batch_floor,
             waiting_max: WAITING_MAX,
-            waiting_bytes_max,
+            // The rest of the memory stays free for requests that need no wait.
+            waiting_bytes_max: self.listen.body_memory / 4 * 3,
             limits: self.limits.secondary,
             spacing: self.writes.spacing,
             notify_spacing: self.writes.notify_spacing,

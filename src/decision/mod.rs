@@ -9,6 +9,7 @@
 //! | `cache` | the key of a stored answer (D2), and whether to serve, revalidate or fetch it (D1 to D3) |
 //! | `permissions` | the accounts that are likely to be served, and the retry of a denial |
 //! | `writes` | the order of writes to one resource, and the writes in progress (D7) |
+//! | `body_pace` | the time that a request body may take (D20) |
 //! | [`scheduler`] | admission: now, later or never (D10) |
 //! | `quota` | the account: primary budgets (D4), secondary limits (D5), cooldowns (D6) |
 //! | `attempts` | the step after each attempt of a request (D6, D7) |
@@ -19,6 +20,7 @@
 
 pub(crate) mod access;
 pub(crate) mod attempts;
+pub(crate) mod body_pace;
 pub(crate) mod cache;
 pub(crate) mod permissions;
 mod quota;

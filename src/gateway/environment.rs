@@ -56,9 +56,11 @@ impl Environment {
         self.active.is_draining()
     }
 
-    /// The largest body of a write that is held in memory, in bytes.
+    /// The largest body of a write that is held in memory, in bytes: at most half of the memory for
+    /// bodies, because one connection can have no more than 88 % of it.
     pub fn write_body_max(&self) -> usize {
-        usize::try_from(self.config.writes.max_body).unwrap_or(usize::MAX)
+        let bytes = self.config.writes.max_body.min(self.config.listen.body_memory / 2);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
     /// The largest answer that is held in memory, in bytes.

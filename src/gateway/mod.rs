@@ -33,6 +33,7 @@ mod reload;
 mod request;
 mod response;
 mod server;
+mod shared_space;
 mod upstream;
 mod url_rewrite;
 mod write;

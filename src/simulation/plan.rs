@@ -260,8 +260,7 @@ impl Plan {
         accounts: Option<u32>,
         bots: u32,
     ) -> Self {
-        let mut settings =
-            Settings { dynamic_accounts: 0, ..config.ledger_settings(WAITING_BYTES_MAX) };
+        let mut settings = Settings { dynamic_accounts: 0, ..config.ledger_settings() };
         // The simulated upstream charges one account for each request.
         settings.accounts.iter_mut().for_each(|account| account.also_spends = None);
         let to_ids = |pool: &crate::config::Pool| -> Vec<AccountId> {

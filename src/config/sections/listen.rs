@@ -9,11 +9,19 @@ use secrecy::SecretString;
 
 use crate::config::input::http_url::HttpUrl;
 use crate::config::input::reader::Reader;
-use crate::config::input::scalars::duration_text;
+use crate::config::input::scalars::{Size, duration_text, size_text};
 use crate::config::printer::{Printer, list, redacted, text};
+use crate::decision::body_pace::BodyPace;
 
 /// Default of `http` (SPECIFICATION, "Configuration").
 const HTTP_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
+/// A tenth of a slow mobile line.
+const BODY_MIN_RATE: Size = Size(8 * 1024);
+/// Time for 64 MiB at 12 KiB/s, or for two GiB at 300 KiB/s.
+const BODY_MAX_TIME: Duration = Duration::from_hours(2);
+/// Thousands of ordinary bodies, or twenty-five of the largest that are queued by default.
+const BODY_MEMORY: Size = Size::mib(256);
 
 /// The section `[listen]`.
 #[derive(Clone, Debug)]
@@ -32,6 +40,12 @@ pub struct Listen {
     pub header_timeout: Duration,
     /// Longest pause between two reads of a request body.
     pub body_timeout: Duration,
+    /// Bytes per second that a request body must keep on average, after the first `body_timeout`.
+    pub body_min_rate: u64,
+    /// Longest time of a whole request body.
+    pub body_max_time: Duration,
+    /// Bytes of all held request bodies together.
+    pub body_memory: u64,
     /// Longest idle time of a kept-alive connection.
     pub idle_timeout: Duration,
     /// Time for requests in flight to finish after SIGTERM.
@@ -53,11 +67,23 @@ impl Listen {
             public_url: reader.optional("public_url"),
             header_timeout: reader.positive("header_timeout", Duration::from_secs(10)),
             body_timeout: reader.positive("body_timeout", Duration::from_secs(30)),
+            body_min_rate: reader.positive("body_min_rate", BODY_MIN_RATE).0,
+            body_max_time: reader.positive("body_max_time", BODY_MAX_TIME),
+            body_memory: reader.positive("body_memory", BODY_MEMORY).0,
             idle_timeout: reader.positive("idle_timeout", Duration::from_mins(1)),
             drain: reader.or("drain", Duration::from_secs(30)),
         };
         listen.check_addresses(reader);
         listen
+    }
+
+    /// Bounds of the time that a request body may take.
+    pub(crate) fn body_pace(&self) -> BodyPace {
+        BodyPace {
+            pause_max: self.body_timeout,
+            rate_min: self.body_min_rate,
+            total_max: self.body_max_time,
+        }
     }
 
     fn check_addresses(&self, reader: &Reader<'_>) {
@@ -105,6 +131,9 @@ impl Listen {
         printer.set_some("public_url", self.public_url.as_ref().map(text));
         printer.set("header_timeout", text(duration_text(self.header_timeout)));
         printer.set("body_timeout", text(duration_text(self.body_timeout)));
+        printer.set("body_min_rate", text(size_text(self.body_min_rate)));
+        printer.set("body_max_time", text(duration_text(self.body_max_time)));
+        printer.set("body_memory", text(size_text(self.body_memory)));
         printer.set("idle_timeout", text(duration_text(self.idle_timeout)));
         printer.set("drain", text(duration_text(self.drain)));
     }

@@ -17,6 +17,8 @@ const NOTIFY_SPACING: Duration = Duration::from_secs(3);
 const MAX_ATTEMPTS: NonZeroU32 = NonZeroU32::new(8).unwrap();
 /// Default (SPECIFICATION, "Configuration").
 const MAX_BODY: Size = Size::mib(10);
+/// Two of the largest files that the service takes.
+const UPLOAD_SPACE: Size = Size::mib(4 * 1024);
 /// Default (SPECIFICATION, "Configuration").
 const RETENTION: Duration = Duration::from_hours(24);
 /// Default (SPECIFICATION, "Configuration").
@@ -33,8 +35,10 @@ pub struct Writes {
     pub notify_spacing: Duration,
     /// Most attempts of one write.
     pub max_attempts: NonZeroU32,
-    /// Bytes of the largest queued body; larger ones are streamed.
+    /// Bytes of the largest held or queued body; larger ones go through a temporary file.
     pub max_body: u64,
+    /// Bytes of all uploads in temporary files together.
+    pub upload_space: u64,
     /// Time for which a finished write can be looked up.
     pub retention: Duration,
     /// Most queued writes.
@@ -58,6 +62,7 @@ impl Writes {
             notify_spacing: reader.or("notify_spacing", NOTIFY_SPACING),
             max_attempts: reader.or("max_attempts", MAX_ATTEMPTS),
             max_body: reader.positive("max_body", MAX_BODY).0,
+            upload_space: reader.positive("upload_space", UPLOAD_SPACE).0,
             retention: reader.positive("retention", RETENTION),
             queue_max: reader.or("queue_max", QUEUE_MAX),
         }
@@ -74,6 +79,7 @@ impl Writes {
         printer.set("notify_spacing", text(duration_text(self.notify_spacing)));
         printer.set("max_attempts", self.max_attempts);
         printer.set("max_body", text(size_text(self.max_body)));
+        printer.set("upload_space", text(size_text(self.upload_space)));
         printer.set("retention", text(duration_text(self.retention)));
         printer.set("queue_max", self.queue_max);
     }

@@ -15,6 +15,16 @@ pub const fn may_take(held: u64, wanted: u64, free: u64) -> bool {
     wanted <= free && held <= free.saturating_mul(TIMES_FREE)
 }
 
+/// Number of the `free` units that a holder of `held` may still take one by one.
+#[must_use]
+pub const fn open_to(held: u64, free: u64) -> u64 {
+    match free.saturating_mul(TIMES_FREE).checked_sub(held) {
+        Some(left) if left / (TIMES_FREE + 1) < free => left / (TIMES_FREE + 1) + 1,
+        Some(_) => free,
+        None => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -44,6 +54,12 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn the_units_open_to_a_holder_are_those_that_it_gets(held in 0_u64..2_000, free in 0_u64..2_000) {
+            let gets = (0..free).take_while(|taken| may_take(held + taken, 1, free - taken)).count();
+            prop_assert_eq!(open_to(held, free), gets as u64);
+        }
+
         #[test]
         fn a_client_without_units_always_gets_a_free_one(takers in prop::collection::vec(0_usize..5, 0..300), room in 1_u64..100) {
             let (mut held, mut free) = ([0_u64; 5], room);

@@ -12,6 +12,7 @@
 //! newest request of the largest client makes room.
 
 pub mod fair_share;
+pub mod shared_capacity;
 mod wait_queue;
 
 use std::cmp::Reverse;

@@ -1,5 +1,5 @@
 //! The spool of a shared body (`shared_body.rs`): an anonymous temporary file with the bytes that
-//! left memory before the slowest reader had them.
+//! left memory before the slowest reader had them. An upload has one for its whole body.
 //!
 //! The file is a ring: a byte's place in it follows from its offset in the body. A repeated write
 //! changes nothing, and what all readers have makes room. Reads and writes block, so they run on
@@ -34,8 +34,12 @@ const DISK_TIMEOUT: Duration = Duration::from_secs(5);
 static THREADS: Semaphore = Semaphore::const_new(2);
 
 static ALL_BYTES: AtomicU64 = AtomicU64::new(0);
+/// The bytes of all uploads, which have space of their own.
+static UPLOADED_BYTES: AtomicU64 = AtomicU64::new(0);
 
 pub struct Spool {
+    /// The size from which the file begins anew.
+    ring_bytes: u64,
     /// Created by the first write.
     file: OnceLock<File>,
     /// The size of the file.
@@ -49,11 +53,19 @@ pub struct Spool {
 impl Default for Spool {
     fn default() -> Self {
         let (file, bytes, is_closed, writing) = Default::default();
-        Self { file, bytes, all_bytes: &ALL_BYTES, is_closed, writing }
+        let (ring_bytes, all_bytes) = (BYTES_MAX, &ALL_BYTES);
+        Self { ring_bytes, file, bytes, all_bytes, is_closed, writing }
     }
 }
 
 impl Spool {
+    /// A spool for the whole body of an upload, which bounds itself.
+    pub fn of_upload() -> Arc<Self> {
+        let mut spool = Self::default();
+        (spool.ring_bytes, spool.all_bytes) = (u64::MAX, &UPLOADED_BYTES);
+        Arc::new(spool)
+    }
+
     /// True if it may hold `bytes` of the body at once.
     pub fn has_room(&self, bytes: u64) -> bool {
         !self.is_closed.load(Ordering::Relaxed)
@@ -74,8 +86,8 @@ impl Spool {
 
     /// Reads the first bytes of this range.
     pub async fn read(self: &Arc<Self>, range: Range<u64>) -> io::Result<Bytes> {
-        let position = range.start % BYTES_MAX;
-        let bytes = (range.end - range.start).min(READ_BYTES).min(BYTES_MAX - position);
+        let position = range.start % self.ring_bytes;
+        let bytes = (range.end - range.start).min(READ_BYTES).min(self.ring_bytes - position);
         let spool = Arc::clone(self);
         // From the memory of this thread, which lasts; those of the spools come and go.
         let mut piece = vec![0; usize::try_from(bytes).unwrap_or_default()];
@@ -92,9 +104,10 @@ impl Spool {
             let file = tempfile::tempfile()?;
             self.file.get_or_init(|| file);
         }
-        let mut position = offset % BYTES_MAX;
+        let mut position = offset % self.ring_bytes;
         while !piece.is_empty() {
-            let fits = usize::try_from(BYTES_MAX - position).unwrap_or(usize::MAX).min(piece.len());
+            let fits =
+                usize::try_from(self.ring_bytes - position).unwrap_or(usize::MAX).min(piece.len());
             let (part, rest) = piece.split_at(fits);
             self.file()?.write_all_at(part, position)?;
             let size = position + part.len() as u64;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::api::UpstreamLimit;
 use crate::clock::Timestamp;
 use crate::decision::attempts::{Ended, Failed};
-use crate::decision::{LimitDenied, LimitKind, Until};
+use crate::decision::{LimitDenied, LimitKind, Until, WriteSpacing};
 use crate::gateway::dispatch::attempt::Unanswered;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::Job;
@@ -18,6 +18,9 @@ const UNFIT_MAX: usize = 3;
 
 /// The end of an upstream limit that names none (SPECIFICATION, "Limits in practice").
 const COOLDOWN: Duration = Duration::from_secs(60);
+
+/// The pause before a retry where only an event can end a limit. Chosen here: events are frequent.
+const EVENT_PAUSE: Duration = Duration::from_secs(1);
 
 /// The reason given after a 401 that was not the token's fault.
 pub const UNFIT: &str = "the upstream wants another kind of credential for it";
@@ -74,12 +77,26 @@ impl Dispatcher {
     pub fn limited(&self, route: &Route, denied: &LimitDenied) -> GatewayError {
         let until = match denied.until {
             Until::Time(at) => at,
+            // A write in flight has to end; the next one follows at a distance.
+            Until::Event if denied.limit == LimitKind::Spacing => {
+                self.env.clock.now() + self.distance(route).max(EVENT_PAUSE)
+            }
             // An event without a known time will decide, probably soon.
-            Until::Event => self.env.clock.now() + Duration::from_secs(1),
+            Until::Event => self.env.clock.now() + EVENT_PAUSE,
         };
         let resource = denied.resource.clone();
         let view = self.admissions.view(&route.view, &resource).0;
         GatewayError::Limited { limit: denied.limit, until, resource, view }
+    }
+
+    /// The distance of this write from the account's others.
+    pub fn distance(&self, route: &Route) -> Duration {
+        let writes = &self.env.config.writes;
+        match route.spacing {
+            WriteSpacing::None => Duration::ZERO,
+            WriteSpacing::Plain => writes.spacing,
+            WriteSpacing::Notifies => writes.spacing.max(writes.notify_spacing),
+        }
     }
 
     /// The error of a limit of the endpoint's budget that ends at this time.

@@ -19,14 +19,6 @@ use crate::gateway::error::GatewayError;
 use crate::gateway::upstream::fetch::Upstream;
 use crate::tokens::{Source, Tokens};
 
-/// The memory of all held bodies, from the first byte to the answer. Chosen here: thousands of
-/// ordinary bodies, or twenty-five of the largest that are queued by default.
-pub const HELD_BYTES_MAX: usize = 256 * 1024 * 1024;
-
-/// The most bytes of bodies that wait for admission: three quarters of the memory for bodies.
-/// Chosen here: the rest stays free for requests that need no wait.
-pub const WAITING_BYTES_MAX: u64 = (HELD_BYTES_MAX / 4 * 3) as u64;
-
 /// The least `Retry-After` of a full queue. Chosen here: the pace of writes a second apart.
 const QUEUE_FULL_PAUSE_MIN: Duration = Duration::from_secs(1);
 
@@ -68,7 +60,7 @@ impl Dispatcher {
             table: Table::embedded(config.upstream.dialect),
             tokens: Arc::new(tokens),
             admissions: before.map_or_else(
-                || Admissions::new(config.ledger_settings(WAITING_BYTES_MAX), env.clock.clone()),
+                || Admissions::new(config.ledger_settings(), env.clock.clone()),
                 |before| Arc::clone(&before.admissions),
             ),
             upstream: Arc::new(Upstream::new(&config.upstream, env.mode, &env.clock)),
@@ -83,7 +75,7 @@ impl Dispatcher {
 
     /// Applies the config's settings to all later admissions.
     pub fn reconfigure(&self) {
-        self.admissions.reconfigure(self.env.config.ledger_settings(WAITING_BYTES_MAX));
+        self.admissions.reconfigure(self.env.config.ledger_settings());
     }
 
     pub fn env(&self) -> &Arc<Environment> {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::api::Classified;
 use crate::clock::Timestamp;
@@ -21,6 +20,7 @@ use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::route::Route;
 use crate::gateway::http::headers;
 use crate::gateway::http::interim::Interims;
+use crate::gateway::shared_space::Share;
 use crate::gateway::upstream::outgoing::{OutgoingBody, OutgoingRequest};
 
 /// The wait limit of the gateway's own requests. Chosen here: the default `max_wait` of clients.
@@ -42,7 +42,7 @@ pub struct Job {
     /// The parent of the spans of its attempts.
     pub span: tracing::Span,
     /// Memory for the body of a write, held until the job is done.
-    pub memory: Option<OwnedSemaphorePermit>,
+    pub memory: Option<Share>,
     /// The client's own upstream credential.
     pub client_credential: Option<Arc<ClientCredential>>,
     /// For a write that is kept: the record of its attempts.

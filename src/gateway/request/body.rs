@@ -1,5 +1,8 @@
-//! Reads request bodies within bounds: the bytes, the pause between two reads, and the memory of
-//! all held bodies (SPECIFICATION D10).
+//! Reads request bodies within bounds: the bytes, the pace, and the memory of all held bodies, which
+//! each client takes a fair share of (SPECIFICATION D20).
+//!
+//! A body takes memory as it arrives. Its declared length takes nothing, because a client can
+//! declare anything.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,26 +11,32 @@ use bytes::{Bytes, BytesMut};
 use http::Version;
 use http::header::{CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
 use pingora::protocols::http::ServerSession;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::gateway::counted::grow;
-use crate::gateway::dispatch::dispatcher::HELD_BYTES_MAX;
+use crate::clock::timer_now;
+use crate::decision::body_pace::BodyPace;
+use crate::decision::scheduler::shared_capacity::Holder;
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::chunks::{BadChunk, ChunkReader};
 use crate::gateway::request::validate::BodyFraming;
+use crate::gateway::shared_space::{Share, SharedSpace};
 
-const UNIT_BYTES: usize = 1024;
+/// Unit of the memory for bodies.
+const UNIT_BYTES: u64 = 1024;
 
 /// The declared length of a raw body: more than can arrive, because the last chunk ends it.
 const RAW_BYTES: usize = usize::MAX / 2;
 
 /// The memory for bodies of all clients' requests. Webhook deliveries, which are unauthenticated,
 /// and queued writes from a store have their own.
-pub struct BodyMemory {
-    units: Arc<Semaphore>,
-    /// True if a body reserves its declared length at once, so that none fails halfway.
-    is_ahead: bool,
+pub struct BodyMemory(Arc<SharedSpace>);
+
+/// The bounds of one body.
+#[derive(Clone, Copy)]
+pub struct BodyBounds {
+    pub framing: BodyFraming,
+    pub bytes_max: usize,
+    pub pace: BodyPace,
 }
 
 pub enum BodyRead {
@@ -47,7 +56,7 @@ impl BodyRead {
 
 /// A body of which only the beginning was read.
 pub struct BegunBody {
-    pub first: Bytes,
+    pub first: HeldBody,
     pub reader: BodyReader,
 }
 
@@ -55,14 +64,20 @@ pub struct BegunBody {
 /// the session's raw bytes; the connection yields none beyond them.
 pub struct BodyReader {
     chunks: Option<ChunkReader>,
-    pause_max: Duration,
+    pace: BodyPace,
+    received: u64,
+    /// The time spent in reading; that of the gateway's own waits does not count.
+    taken: Duration,
+    /// The bytes still to come of a declared length.
+    left: Option<u64>,
+    is_done: bool,
 }
 
 /// A body in memory with its share of [`BodyMemory`].
 pub struct HeldBody {
     pub bytes: Bytes,
     /// Kept as long as the body.
-    pub memory: Option<OwnedSemaphorePermit>,
+    pub memory: Share,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,76 +88,84 @@ pub enum BodyFault {
     NoRoom,
 }
 
-impl Default for BodyMemory {
-    fn default() -> Self {
-        Self { units: Arc::new(Semaphore::new(HELD_BYTES_MAX / UNIT_BYTES)), is_ahead: true }
+impl BodyFault {
+    /// The error of a body that takes no memory.
+    pub const fn of_reader(self) -> GatewayError {
+        match self {
+            Self::Timeout => GatewayError::BodyTimeout,
+            Self::Broken | Self::NoRoom => GatewayError::BrokenBody,
+        }
     }
 }
 
 impl BodyMemory {
-    /// Creates memory of this size; a body takes its share as it arrives.
-    pub fn as_it_comes(bytes: usize) -> Self {
-        Self { units: Arc::new(Semaphore::new(bytes / UNIT_BYTES)), is_ahead: false }
+    pub fn new(bytes: u64) -> Self {
+        Self(SharedSpace::new(bytes, UNIT_BYTES))
     }
 
-    /// Waits for memory for a complete or stored body; at most, it takes the whole memory.
-    pub async fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        let units = bytes.div_ceil(UNIT_BYTES).min(HELD_BYTES_MAX / UNIT_BYTES);
-        // The semaphore is never closed.
-        Arc::clone(&self.units).acquire_many_owned(u32::try_from(units).ok()?).await.ok()
+    /// The same memory with another size.
+    pub fn resized(&self, bytes: u64) -> Self {
+        Self(SharedSpace::resized(&self.0, bytes))
     }
 
-    fn grow(
-        &self,
-        memory: &mut Option<OwnedSemaphorePermit>,
-        bytes: usize,
-    ) -> Result<(), BodyFault> {
-        let has_room = grow(memory, &self.units, bytes.div_ceil(UNIT_BYTES));
-        if has_room { Ok(()) } else { Err(BodyFault::NoRoom) }
+    /// The memory of all bodies at present, in KiB.
+    pub fn taken(&self) -> u64 {
+        self.0.taken()
     }
 
-    /// Reads up to `bytes_max`. Sends `100 Continue` first if the client expects it.
+    /// Reads up to the most bytes. Sends `100 Continue` first if the client expects it.
     pub async fn read(
         &self,
         session: &mut ServerSession,
-        framing: BodyFraming,
-        bytes_max: usize,
-        pause_max: Duration,
+        BodyBounds { framing, bytes_max, pace }: BodyBounds,
+        holder: Holder,
     ) -> Result<BodyRead, BodyFault> {
-        let mut memory = None;
-        // First, because the framework prepares its own reader on the first write.
-        let mut reader = BodyReader::new(session, framing, pause_max);
-        if framing != BodyFraming::None && expects_continue(session) {
-            // The next read notices a client that left.
-            let _ = session.write_continue_response().await;
-        }
-        match framing {
-            BodyFraming::None => {
-                return Ok(BodyRead::Whole(HeldBody { bytes: Bytes::new(), memory }));
-            }
-            BodyFraming::Length(length) if length > bytes_max as u64 => {
-                return Ok(BodyRead::TooLarge(BegunBody { first: Bytes::new(), reader }));
-            }
-            BodyFraming::Length(length) if self.is_ahead => {
-                self.grow(&mut memory, usize::try_from(length).unwrap_or(usize::MAX))?;
-            }
-            BodyFraming::Length(_) | BodyFraming::Chunked => {}
-        }
+        let mut memory = self.0.share(holder);
+        let mut reader = BodyReader::begin(session, framing, pace).await;
+        let is_too_long = reader.left.is_some_and(|left| left > bytes_max as u64);
         let mut body = BytesMut::new();
-        while let Some(piece) = reader.next(session).await? {
+        while !is_too_long && let Some(piece) = reader.next(session).await? {
             body.extend_from_slice(&piece);
-            if body.len() > bytes_max {
-                return Ok(BodyRead::TooLarge(BegunBody { first: body.freeze(), reader }));
+            if !memory.grow(body.len() as u64) {
+                return Err(BodyFault::NoRoom);
             }
-            self.grow(&mut memory, body.len())?;
+            if body.len() > bytes_max {
+                break;
+            }
         }
-        if let BodyFraming::Length(length) = framing
-            && body.len() as u64 != length
-        {
-            return Err(BodyFault::Broken);
-        }
-        Ok(BodyRead::Whole(HeldBody { bytes: body.freeze(), memory }))
+        let is_too_long = is_too_long || body.len() > bytes_max;
+        let held = HeldBody { bytes: body.freeze(), memory };
+        Ok(if is_too_long {
+            BodyRead::TooLarge(BegunBody { first: held, reader })
+        } else {
+            BodyRead::Whole(held)
+        })
     }
+}
+
+/// Reads a body that the request has no use for, and keeps nothing of it.
+pub async fn discard(
+    session: &mut ServerSession,
+    BodyBounds { framing, bytes_max, pace }: BodyBounds,
+) -> Result<Discarded, BodyFault> {
+    let mut reader = BodyReader::begin(session, framing, pace).await;
+    if reader.left.is_some_and(|left| left > bytes_max as u64) {
+        return Ok(Discarded::TooLarge);
+    }
+    while reader.next(session).await?.is_some() {
+        if reader.received > bytes_max as u64 {
+            return Ok(Discarded::TooLarge);
+        }
+    }
+    Ok(Discarded::Whole(reader.received))
+}
+
+/// The result of [`discard`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discarded {
+    /// All of it, with its length.
+    Whole(u64),
+    TooLarge,
 }
 
 /// RFC 9110 §10.1.1. HTTP/1.0 knows no interim answers.
@@ -156,61 +179,67 @@ fn expects_continue(session: &ServerSession) -> bool {
 }
 
 impl BodyReader {
-    /// Must precede any read of the body.
-    fn new(session: &mut ServerSession, framing: BodyFraming, pause_max: Duration) -> Self {
+    /// Must precede any read of the body. Sends `100 Continue` if the client expects it.
+    async fn begin(session: &mut ServerSession, framing: BodyFraming, pace: BodyPace) -> Self {
+        // First, because the framework prepares its own reader on the first write.
         let is_raw = framing == BodyFraming::Chunked && !session.is_http2();
         if is_raw {
             let head = session.req_header_mut();
             head.remove_header(&TRANSFER_ENCODING);
             let _ = head.insert_header(CONTENT_LENGTH, RAW_BYTES);
         }
-        Self { chunks: is_raw.then(ChunkReader::default), pause_max }
+        if framing != BodyFraming::None && expects_continue(session) {
+            // The next read notices a client that left.
+            let _ = session.write_continue_response().await;
+        }
+        let left = match framing {
+            BodyFraming::None => Some(0),
+            BodyFraming::Length(length) => Some(length),
+            BodyFraming::Chunked => None,
+        };
+        Self {
+            chunks: is_raw.then(ChunkReader::default),
+            pace,
+            received: 0,
+            taken: Duration::ZERO,
+            left,
+            is_done: framing == BodyFraming::None,
+        }
     }
 
     /// Returns the next piece, possibly empty; `None` at the end.
     pub async fn next(&mut self, session: &mut ServerSession) -> Result<Option<Bytes>, BodyFault> {
-        if self.chunks.as_ref().is_some_and(ChunkReader::is_done) {
+        if self.is_done || self.chunks.as_ref().is_some_and(ChunkReader::is_done) {
             return Ok(None);
         }
-        let piece = match timeout(self.pause_max, session.read_request_body()).await {
+        let within = self.pace.next_within(self.received, self.taken);
+        if within.is_zero() {
+            return Err(BodyFault::Timeout);
+        }
+        let began = timer_now();
+        let read = timeout(within, session.read_request_body()).await;
+        self.taken += timer_now().saturating_duration_since(began);
+        let piece = match read {
             Ok(Ok(piece)) => piece,
             Ok(Err(_)) => return Err(BodyFault::Broken),
             Err(_) => return Err(BodyFault::Timeout),
         };
-        match (&mut self.chunks, piece) {
-            (None, piece) => Ok(piece),
-            (Some(chunks), Some(piece)) => {
-                chunks.push(piece).map(|(data, _)| Some(data)).map_err(|BadChunk| BodyFault::Broken)
-            }
+        let piece = match (&mut self.chunks, piece) {
             // The connection ended before the last chunk.
-            (Some(_), None) => Err(BodyFault::Broken),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_memory_for_bodies_is_bounded_and_returned() {
-        let memory = BodyMemory::default();
-        let mut held = Vec::new();
-        loop {
-            let mut permit = None;
-            if memory.grow(&mut permit, 10 * 1024 * 1024).is_err() {
-                break;
+            (Some(_), None) => return Err(BodyFault::Broken),
+            (Some(chunks), Some(piece)) => {
+                Some(chunks.push(piece).map_err(|BadChunk| BodyFault::Broken)?.0)
             }
-            held.push(permit);
+            (None, piece) => piece,
+        };
+        let bytes = piece.as_ref().map_or(0, Bytes::len) as u64;
+        self.received += bytes;
+        if let Some(left) = &mut self.left {
+            // Too many bytes, or the end before all of them.
+            let after = left.checked_sub(bytes).filter(|left| piece.is_some() || *left == 0);
+            *left = after.ok_or(BodyFault::Broken)?;
         }
-        assert_eq!(held.len(), 25);
-        held.pop();
-        let mut permit = None;
-        assert_eq!(memory.grow(&mut permit, 10 * 1024 * 1024), Ok(()));
-        assert_eq!(
-            memory.grow(&mut permit, 10 * 1024 * 1024),
-            Ok(()),
-            "what it has already is not taken twice"
-        );
+        self.is_done = piece.is_none();
+        Ok(piece)
     }
 }

@@ -3,29 +3,30 @@
 use std::sync::Arc;
 
 use secrecy::ExposeSecret;
-use tokio::sync::Semaphore;
 
 use crate::config::Config;
 use crate::gateway::request::body::BodyMemory;
+use crate::gateway::shared_space::SharedSpace;
 use crate::webhooks::{Keys, Receiver};
 
 /// The most concurrent deliveries. Chosen here: each takes milliseconds.
-const DELIVERIES_MAX: usize = 256;
+const DELIVERIES_MAX: u64 = 256;
 
 /// Memory of their bodies. Chosen here: two of the largest, or thousands of ordinary ones.
-const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
+const HELD_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Capacity for deliveries. An unsigned delivery must not take capacity from a client.
 pub struct Deliveries {
-    pub places: Semaphore,
+    /// A connection takes a fair share of the places, and of the memory.
+    pub places: Arc<SharedSpace>,
     pub bodies: BodyMemory,
 }
 
 impl Default for Deliveries {
     fn default() -> Self {
         Self {
-            places: Semaphore::new(DELIVERIES_MAX),
-            bodies: BodyMemory::as_it_comes(HELD_BYTES_MAX),
+            places: SharedSpace::new(DELIVERIES_MAX, 1),
+            bodies: BodyMemory::new(HELD_BYTES_MAX),
         }
     }
 }
@@ -33,7 +34,7 @@ impl Default for Deliveries {
 impl Deliveries {
     /// The number of deliveries that are being read.
     pub fn under_way(&self) -> usize {
-        DELIVERIES_MAX.saturating_sub(self.places.available_permits())
+        usize::try_from(self.places.taken()).unwrap_or(usize::MAX)
     }
 }
 

@@ -26,8 +26,7 @@ use crate::gateway::request::validate::ValidRequest;
 use crate::gateway::response::reply::{Reply, ReplyBody};
 use crate::gateway::server::request::{ClientRequest, Request, Stop};
 use crate::gateway::server::{
-    body::IDLE_BODY_BYTES_MAX, classify::OWN_WRITES, credentials::carries_credential,
-    handler::Handler, interims::client_left,
+    classify::OWN_WRITES, credentials::carries_credential, handler::Handler, interims::client_left,
 };
 use crate::gateway::upstream::outgoing::OutgoingBody;
 use crate::gateway::url_rewrite::map::Origin;
@@ -156,7 +155,7 @@ impl Handler {
         ClientRequest { valid, client }: &ClientRequest,
         id: WriteId,
     ) -> Result<Reply, Stop> {
-        self.whole_body(session, request, valid, IDLE_BODY_BYTES_MAX).await?;
+        self.discard_body(session, request, valid).await?;
         let (env, queue) = (&self.gateway.env, self.gateway.writes.queue());
         // Another client's write must look as if it did not exist.
         if queue.write_status(id).is_none_or(|status| status.client != client.index) {

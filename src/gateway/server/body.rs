@@ -4,15 +4,18 @@ use http::header::EXPECT;
 use pingora::protocols::http::ServerSession;
 
 use crate::api::ResourceName;
+use crate::decision::scheduler::shared_capacity::Holder;
 use crate::gateway::error::GatewayError;
-use crate::gateway::request::body::{BodyFault, BodyRead, HeldBody};
+use crate::gateway::request::body::{
+    BodyBounds, BodyFault, BodyRead, Discarded, HeldBody, discard,
+};
 use crate::gateway::request::validate::ValidRequest;
 use crate::gateway::server::connection::Connection;
 use crate::gateway::server::request::{Body, Identity, Request, Stop};
 use crate::gateway::server::{handler::Handler, unread::UnreadBody};
 
 /// The longest body of a request that has no use for one.
-pub(super) const IDLE_BODY_BYTES_MAX: usize = 64 * 1024;
+const IDLE_BODY_BYTES_MAX: usize = 64 * 1024;
 
 impl Handler {
     /// Reads a body that must be held; a longer one is an error.
@@ -34,17 +37,50 @@ impl Handler {
         bytes_max: usize,
     ) -> Result<BodyRead, Stop> {
         let gateway = &self.gateway;
-        let pause_max = gateway.env.config.listen.body_timeout;
-        let read =
-            gateway.downstream.bodies().read(session, valid.body, bytes_max, pause_max).await;
+        let bounds = self.bounds(valid, bytes_max);
+        let read = gateway.downstream.bodies().read(session, bounds, self.holder(request)).await;
         Ok(request.body_read(read, |identity| {
             // The rest of the body is still on its way.
             session.set_keepalive(None);
-            let credential = identity.client_credential.as_deref();
-            let view = |client| gateway.router.view_for(client, credential, false);
-            let accounts = identity.client.as_deref().map(view).unwrap_or_default();
-            gateway.dispatcher.queue_full(&accounts, ResourceName::core())
+            self.no_room(identity)
         })?)
+    }
+
+    /// The holder of a body's share of memory and files.
+    pub(super) fn holder(&self, request: &Request) -> Holder {
+        let client = request.identity.client.as_deref().map_or(u32::MAX, |client| client.index);
+        Holder { client, connection: self.connection }
+    }
+
+    pub(super) fn no_room(&self, identity: &Identity) -> GatewayError {
+        let (router, dispatcher) = (&self.gateway.router, &self.gateway.dispatcher);
+        let credential = identity.client_credential.as_deref();
+        let view = |client| router.view_for(client, credential, false);
+        let accounts = identity.client.as_deref().map(view).unwrap_or_default();
+        dispatcher.queue_full(&accounts, ResourceName::core())
+    }
+
+    /// Reads the body of a request that has no use for one. It must leave the connection.
+    pub(super) async fn discard_body(
+        &self,
+        session: &mut ServerSession,
+        request: &mut Request,
+        valid: &ValidRequest,
+    ) -> Result<(), GatewayError> {
+        let discarded = discard(session, self.bounds(valid, IDLE_BODY_BYTES_MAX)).await;
+        if discarded == Ok(Discarded::TooLarge) {
+            return Err(GatewayError::BodyTooLarge);
+        }
+        request.body = Body::Settled;
+        if let Discarded::Whole(bytes) = discarded.map_err(BodyFault::of_reader)? {
+            request.outcome.bytes_in = bytes;
+        }
+        Ok(())
+    }
+
+    pub(super) fn bounds(&self, valid: &ValidRequest, bytes_max: usize) -> BodyBounds {
+        let listen = &self.gateway.env.config.listen;
+        BodyBounds { framing: valid.body, bytes_max, pace: listen.body_pace() }
     }
 }
 
@@ -62,8 +98,7 @@ impl Request {
                 self.outcome.bytes_in = held.bytes.len() as u64;
                 Ok(BodyRead::Whole(held))
             }
-            Err(BodyFault::Timeout) => Err(GatewayError::BodyTimeout),
-            Err(BodyFault::Broken) => Err(GatewayError::BrokenBody),
+            Err(fault) => Err(fault.of_reader()),
         };
         self.body = Body::Settled;
         read

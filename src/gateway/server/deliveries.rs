@@ -10,6 +10,7 @@ use http::StatusCode;
 use pingora::protocols::http::ServerSession;
 use serde_json::json;
 
+use crate::decision::scheduler::shared_capacity::Holder;
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::body::{BodyFault, HeldBody};
 use crate::gateway::request::{validate::ValidRequest, webhooks::Deliveries};
@@ -71,12 +72,17 @@ impl Handler {
         let gateway = &self.gateway;
         let deadline = gateway.env.clock.now() + WHOLE_WITHIN;
         let Deliveries { places, bodies } = gateway.webhooks.deliveries();
-        let Ok(_place) = places.try_acquire() else {
+        // Without a key, each connection counts as a client.
+        #[expect(clippy::cast_possible_truncation, reason = "equal numbers share a part")]
+        let client = self.connection as u32;
+        let holder = Holder { client, connection: self.connection };
+        let mut place = places.share(holder);
+        if !place.grow(1) {
             return Err(GatewayError::DeliveriesFull);
-        };
-        let pause_max = gateway.env.config.listen.body_timeout;
+        }
+        let bounds = self.bounds(valid, BODY_BYTES_MAX);
         let read = tokio::select! {
-            read = bodies.read(session, valid.body, BODY_BYTES_MAX, pause_max) => read,
+            read = bodies.read(session, bounds, holder) => read,
             () = gateway.env.clock.reach(deadline) => Err(BodyFault::Timeout),
         };
         request.body_read(read, |_| GatewayError::DeliveriesFull)?.whole()

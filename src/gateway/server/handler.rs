@@ -2,6 +2,7 @@
 //! keeps one config for a whole request.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::gateway::assembly::Gateway;
 use crate::gateway::reload::Current;
@@ -23,6 +24,8 @@ pub struct Frontend {
 pub struct Handler {
     pub(super) gateway: Arc<Gateway>,
     pub(super) scheme: &'static str,
+    /// Tells connections apart where they share something.
+    pub(super) connection: u64,
 }
 
 impl Frontend {
@@ -31,15 +34,22 @@ impl Frontend {
         Self { current: Arc::clone(current), scheme }
     }
 
+    /// A handler for a new connection.
     pub(super) fn handler(&self) -> Handler {
-        Handler { gateway: self.current.gateway(), scheme: self.scheme }
+        static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
+        self.handler_of(CONNECTIONS.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A handler for the connection of this number, under the current config.
+    pub(super) fn handler_of(&self, connection: u64) -> Handler {
+        Handler { gateway: self.current.gateway(), scheme: self.scheme, connection }
     }
 
     /// Moves `handler` to the current config; returns true if it changed.
     pub(super) fn renew(&self, handler: &mut Handler) -> bool {
         let is_old = !self.current.is(&handler.gateway);
         if is_old {
-            *handler = self.handler();
+            *handler = self.handler_of(handler.connection);
         }
         is_old
     }

@@ -35,6 +35,7 @@ const LINGER: Duration = Duration::from_secs(5);
 struct Http2Frontend {
     front: Arc<Frontend>,
     options: HttpServerOptions,
+    connection: u64,
 }
 
 #[async_trait]
@@ -61,7 +62,9 @@ impl ServerApp for Frontend {
                     let mut options = HttpServerOptions::default();
                     options.h2c = true;
                     options.h2_idle_timeout = Some(listen.idle_timeout);
-                    return Arc::new(Http2Frontend { front: Arc::clone(self), options })
+                    let front = Arc::clone(self);
+                    let number = handler.connection;
+                    return Arc::new(Http2Frontend { front, options, connection: number })
                         .process_new(connection, shutdown)
                         .await;
                 }
@@ -82,7 +85,7 @@ impl HttpServerApp for Http2Frontend {
         session: ServerSession,
         _shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
-        let handler = self.front.handler();
+        let handler = self.front.handler_of(self.connection);
         handler.serve_http2(session).await;
         None
     }

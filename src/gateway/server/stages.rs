@@ -15,7 +15,7 @@ use crate::gateway::error::{GatewayError, Malformed};
 use crate::gateway::request::validate::{self, BodyFraming, ValidRequest, Wire};
 use crate::gateway::response::render::Content;
 use crate::gateway::response::write::{self, Broken};
-use crate::gateway::server::body::{IDLE_BODY_BYTES_MAX, can_go_on};
+use crate::gateway::server::body::can_go_on;
 use crate::gateway::server::connection::ip_of;
 use crate::gateway::server::request::{Body, Classification, Known, Request, Stop, Transport};
 use crate::gateway::server::{handler::Handler, interims::takes_interims};
@@ -100,8 +100,8 @@ impl Handler {
         let reply = match classified {
             Classification::Answered(content) => return Ok(*content),
             Classification::Read(read) => {
-                // Some libraries send a body with a GET. It must leave the connection.
-                self.whole_body(session, request, &read.from.valid, IDLE_BODY_BYTES_MAX).await?;
+                // Some libraries send a body with a GET.
+                self.discard_body(session, request, &read.from.valid).await?;
                 let lookup = if was_looked_up {
                     None
                 } else {

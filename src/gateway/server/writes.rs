@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::Method;
 use pingora::protocols::http::ServerSession;
+use tokio::task::JoinHandle;
 
 use crate::api::GraphqlRequest;
 use crate::decision::WriteSpacing;
@@ -12,15 +13,17 @@ use crate::gateway::dispatch::answer::{AnswerBody, UpstreamAnswer};
 use crate::gateway::dispatch::job::{Job, Unconditional};
 use crate::gateway::dispatch::progress::CancelOutcome;
 use crate::gateway::error::GatewayError;
-use crate::gateway::request::{body::BodyRead, validate::BodyFraming};
+use crate::gateway::request::body::{BegunBody, BodyFault, BodyRead, HeldBody};
 use crate::gateway::response::reply::Reply;
+use crate::gateway::server::credentials::carries_credential;
 use crate::gateway::server::handler::Handler;
 use crate::gateway::server::request::{Body, ClientRequest, Request, RoutedRequest, Stop};
 use crate::gateway::upstream::outgoing::OutgoingBody;
+use crate::gateway::write::upload::{NotSpooled, SpooledBody};
 use crate::telemetry::CacheOutcome;
 
-/// Uploads up to this size are held like other writes: the gateway then notices a client that
-/// leaves and can retry. Larger ones are streamed.
+/// Uploads up to this size are held like other writes, which can be retried. Larger ones go through
+/// a file.
 const UPLOAD_HELD_BYTES_MAX: usize = 256 * 1024;
 
 impl Handler {
@@ -31,17 +34,25 @@ impl Handler {
         from: &ClientRequest,
     ) -> Result<Reply, Stop> {
         let ClientRequest { valid, client } = from;
-        let body =
-            self.whole_body(session, request, valid, self.gateway.env.write_body_max()).await?;
-        let query = valid.query.as_deref();
-        let graphql = GraphqlRequest::read(&valid.method, query, &request.headers, &body.bytes);
+        let is_bodiless = matches!(valid.method, Method::GET | Method::HEAD);
+        let body = if is_bodiless {
+            self.discard_body(session, request, valid).await?;
+            None
+        } else {
+            let bytes_max = self.gateway.env.write_body_max();
+            Some(self.whole_body(session, request, valid, bytes_max).await?)
+        };
+        let (query, bytes) =
+            (valid.query.as_deref(), body.as_ref().map(|body| &*body.bytes).unwrap_or_default());
+        let graphql = GraphqlRequest::read(&valid.method, query, &request.headers, bytes);
         let credential = request.identity.client_credential.as_deref();
         let route = self.gateway.router.graphql_route(client, &graphql, credential)?;
         request.routed(&route);
-        let is_bodiless = matches!(valid.method, Method::GET | Method::HEAD);
-        let outgoing =
-            if is_bodiless { OutgoingBody::Absent } else { OutgoingBody::Whole(body.bytes) };
-        let job = Job { memory: body.memory, ..self.job(request, from, route, outgoing) };
+        let (outgoing, memory) = match body {
+            Some(HeldBody { bytes, memory }) => (OutgoingBody::Whole(bytes), Some(memory)),
+            None => (OutgoingBody::Absent, None),
+        };
+        let job = Job { memory, ..self.job(request, from, route, outgoing) };
         self.queue_or_perform(session, request, from, job, Some(graphql)).await
     }
 
@@ -58,33 +69,60 @@ impl Handler {
         let body = match self.read_body(session, request, valid, body_max).await? {
             BodyRead::Whole(body) => {
                 let outgoing = OutgoingBody::Whole(body.bytes);
-                let job = Job { memory: body.memory, ..self.job(request, &from, route, outgoing) };
+                let memory = Some(body.memory);
+                let job = Job { memory, ..self.job(request, &from, route, outgoing) };
                 return self.queue_or_perform(session, request, &from, job, None).await;
             }
             BodyRead::TooLarge(body) => body,
         };
-        // A streamed body can be neither repeated nor compared with a repetition.
+        // An upload is not queued.
         if Self::terms(request, &from, &route, None)?.is_some_and(|terms| terms.key.is_some()) {
             return Err(GatewayError::BodyTooLarge.into());
         }
-        let length = if let BodyFraming::Length(length) = valid.body { Some(length) } else { None };
-        request.outcome.bytes_in = length.unwrap_or_default();
-        let job = self.job(request, &from, route, OutgoingBody::Streamed(length));
-        let turn = self.gateway.writes.take_turn(job.client, &job)?;
-        let progress = request.progress.clone();
-        let answer = self.gateway.writes.upload(session, turn, &job, &progress, body).await;
-        let was_read = matches!(
-            answer,
-            Ok(_)
-                | Err(GatewayError::BrokenBody
-                    | GatewayError::BodyTimeout
-                    | GatewayError::OutcomeUnknown)
-        );
-        if was_read && session.is_body_done() {
-            request.body = Body::Settled;
+        // No credential goes to a file.
+        let (path, query) = (&valid.path, valid.query.as_deref());
+        if carries_credential(route.endpoint, path, &request.headers, query) {
+            return Err(GatewayError::BodyTooLarge.into());
         }
-        request.outcome.cache = CacheOutcome::Bypass;
-        Ok(self.gateway.responder.reply_from_answer(answer?, &request.origin))
+        let body = self.spooled(session, request, body).await?;
+        let job = self.job(request, &from, route, OutgoingBody::Streamed(body.len()));
+        let turn = self.gateway.writes.take_turn(job.client, &job)?;
+        let writes = Arc::clone(&self.gateway.writes);
+        let task = tokio::spawn(writes.upload(turn, job, request.progress.clone(), body));
+        let answer = self.outlive(session, request, task).await?;
+        Ok(self.gateway.responder.reply_from_answer(answer, &request.origin))
+    }
+
+    /// Receives a body that is too large for memory.
+    async fn spooled(
+        &self,
+        session: &mut ServerSession,
+        request: &mut Request,
+        body: BegunBody,
+    ) -> Result<SpooledBody, GatewayError> {
+        let space = self.gateway.downstream.uploads();
+        let holder = self.holder(request);
+        let spooled = SpooledBody::receive(session, body, space, holder).await;
+        match spooled {
+            Err(NotSpooled::Body(BodyFault::NoRoom)) => {
+                session.set_keepalive(None);
+                Err(self.no_room(&request.identity))
+            }
+            Err(NotSpooled::File(error)) => {
+                session.set_keepalive(None);
+                tracing::error!(%error, "the temporary file of an upload failed");
+                Err(GatewayError::NotKept)
+            }
+            Err(NotSpooled::Body(fault)) => {
+                request.body = Body::Settled;
+                Err(fault.of_reader())
+            }
+            Ok(body) => {
+                request.body = Body::Settled;
+                request.outcome.bytes_in = body.len();
+                Ok(body)
+            }
+        }
     }
 
     /// Queues a job with a held body or performs it, as its client requests.
@@ -114,15 +152,25 @@ impl Handler {
         request: &mut Request,
         job: Job,
     ) -> Result<UpstreamAnswer, Stop> {
-        request.outcome.cache = CacheOutcome::Bypass;
         let progress = request.progress.clone();
-        let mut task = if job.route.spacing == WriteSpacing::None {
+        let task = if job.route.spacing == WriteSpacing::None {
             let dispatcher = Arc::clone(&self.gateway.dispatcher);
             tokio::spawn(async move { dispatcher.perform(&job, &progress, &Unconditional).await })
         } else {
             let turn = self.gateway.writes.take_turn(job.client, &job)?;
             tokio::spawn(Arc::clone(&self.gateway.writes).write(turn, job, progress))
         };
+        self.outlive(session, request, task).await
+    }
+
+    /// Awaits a task that goes on without its client once its request is sent.
+    async fn outlive(
+        &self,
+        session: &mut ServerSession,
+        request: &mut Request,
+        mut task: JoinHandle<Result<UpstreamAnswer, GatewayError>>,
+    ) -> Result<UpstreamAnswer, Stop> {
+        request.outcome.cache = CacheOutcome::Bypass;
         let Some(answer) = self.while_connected(session, request, &mut task).await else {
             if request.progress.cancel() == CancelOutcome::Stopped {
                 task.abort();

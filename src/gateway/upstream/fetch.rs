@@ -23,7 +23,7 @@ use crate::gateway::counted::grow;
 use crate::gateway::http::decoding::{Decoded, Decoder, Undecodable};
 use crate::gateway::http::interim::Interims;
 use crate::gateway::upstream::connect::Connector;
-use crate::gateway::upstream::http1::{AnswerHead, Broken, Connection, Outgoing};
+use crate::gateway::upstream::http1::{AnswerHead, Broken, Connection};
 use crate::gateway::upstream::outgoing::{OutgoingBody, OutgoingRequest};
 use crate::gateway::upstream::{idle::IdleConnections, resolve::Resolver};
 
@@ -235,11 +235,9 @@ impl Upstream {
         request: &UpstreamRequest<'_>,
     ) -> Result<AnswerHead, FetchError> {
         let (body, outgoing): (&[u8], _) = match &request.request.body {
-            OutgoingBody::Absent => (&[], Outgoing::Length(0)),
-            OutgoingBody::Whole(body) => (body, Outgoing::Length(body.len() as u64)),
-            OutgoingBody::Streamed(length) => {
-                (&[], length.map_or(Outgoing::Chunks, Outgoing::Length))
-            }
+            OutgoingBody::Absent => (&[], 0),
+            OutgoingBody::Whole(body) => (body, body.len() as u64),
+            OutgoingBody::Streamed(length) => (&[], *length),
         };
         let (limit, interims, method) =
             (self.response_timeout, request.interims, &request.request.method);
@@ -297,8 +295,7 @@ fn head_of(
     let framing = match &request.body {
         OutgoingBody::Absent => String::new(),
         OutgoingBody::Whole(body) => format!("content-length: {}\r\n", body.len()),
-        OutgoingBody::Streamed(Some(length)) => format!("content-length: {length}\r\n"),
-        OutgoingBody::Streamed(None) => "transfer-encoding: chunked\r\n".into(),
+        OutgoingBody::Streamed(length) => format!("content-length: {length}\r\n"),
     };
     head.extend_from_slice(framing.as_bytes());
     head.extend_from_slice(b"\r\n");
@@ -331,12 +328,9 @@ impl Exchange {
         Ok(early.map_or(Sending::GoesOn, |head| self.answered(head)))
     }
 
-    /// Ends a streamed body and reads the head of the answer.
+    /// Reads the head of the answer after a streamed body.
     pub async fn finish_streamed(&mut self, interims: Option<&Interims>) -> Result<(), FetchError> {
-        let head = match in_time(self.body_timeout, self.connection.finish_body(interims)).await? {
-            Some(early) => early,
-            None => in_time(self.body_timeout, self.connection.read_head(interims)).await?,
-        };
+        let head = in_time(self.body_timeout, self.connection.read_head(interims)).await?;
         self.answered(head);
         Ok(())
     }

@@ -23,8 +23,8 @@ pub enum OutgoingBody {
     Absent,
     /// In memory, possibly empty; sent with its length.
     Whole(Bytes),
-    /// Sent in pieces by `Exchange::send_body`, with this length or chunked.
-    Streamed(Option<u64>),
+    /// Sent in pieces by `Exchange::send_body`, with this length in all.
+    Streamed(u64),
 }
 
 impl OutgoingBody {

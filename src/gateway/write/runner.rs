@@ -214,10 +214,9 @@ impl Writes {
         }
         job.span = span.unwrap_or_else(tracing::Span::none);
         job.interims = interims;
-        if queue.is_durable() {
-            // An in-memory store counts the body already.
-            job.memory = queue.carried.room(write.body.len()).await;
-        }
+        // An in-memory store counts the body already.
+        let is_uncounted = queue.is_durable();
+        let _memory = if is_uncounted { queue.carry(write.body.len()).await } else { None };
         let attempts_before = progress.attempts;
         loop {
             let answered = self.perform_in_turn(&job, &request_progress).await;

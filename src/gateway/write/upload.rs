@@ -1,15 +1,21 @@
-//! Streams a write with a body too large to hold, once (SPECIFICATION, "Configuration").
+//! Uploads: writes with a body too large to hold in memory (SPECIFICATION, "Configuration"; D7).
 //!
-//! There is no second attempt, because the body is gone after the first, and the client is
-//! informed. The rest equals other writes.
+//! The whole body goes to an anonymous temporary file first, at the pace of its client. Only then
+//! does the write join its lane and take its account's place among the spaced writes, so that a
+//! slow client holds up nobody. The file is sent once and at full speed. There is no second attempt;
+//! the rest equals other writes.
 
-use std::time::Duration;
+use std::io;
+use std::sync::Arc;
 
+use bytes::{Bytes, BytesMut};
 use pingora::protocols::http::ServerSession;
 use tracing::Instrument;
 
 use crate::decision::LimitKind;
+use crate::decision::scheduler::shared_capacity::Holder;
 
+use crate::gateway::cache::spool::Spool;
 use crate::gateway::dispatch::answer::UpstreamAnswer;
 use crate::gateway::dispatch::attempt::{Prepared, Unanswered, UnsettledAnswer};
 use crate::gateway::dispatch::attempt_ends::UNFIT;
@@ -17,114 +23,138 @@ use crate::gateway::dispatch::job::{Job, Unconditional};
 use crate::gateway::dispatch::permissions::AccountChoice;
 use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::error::GatewayError;
-use crate::gateway::request::body::{BegunBody, BodyFault};
+use crate::gateway::request::body::{BegunBody, BodyFault, HeldBody};
+use crate::gateway::shared_space::{Share, SharedSpace};
 use crate::gateway::upstream::fetch::{Exchange, FetchError, Reuse, Sending};
 use crate::gateway::write::turns::Turn;
 use crate::gateway::write::writes::{InvalidationGuard, Writes};
 
-/// A slower upload on average is ended, because it occupies its account's only write slot. Chosen
-/// here: a tenth of a slow mobile line.
-const UPLOAD_BYTES_PER_SECOND_MIN: u64 = 8 * 1024;
+/// Bytes of a body that wait in memory for one write to its file. Chosen here: a slow client then
+/// causes few writes.
+const BUFFER_BYTES: usize = 128 * 1024;
 
-impl Writes {
-    /// Streams the session's body and leaves the lane at the end.
-    pub async fn upload(
-        &self,
+/// A whole body in a file.
+pub struct SpooledBody {
+    spool: Arc<Spool>,
+    bytes: u64,
+    /// Its share of the space for uploads, kept as long as the file.
+    space: Share,
+}
+
+/// The reason why a body is not in its file.
+#[derive(Debug)]
+pub enum NotSpooled {
+    Body(BodyFault),
+    /// The file cannot be written.
+    File(io::Error),
+}
+
+impl SpooledBody {
+    /// Reads a body to its end, at the pace of its client.
+    pub async fn receive(
         session: &mut ServerSession,
-        mut turn: Turn,
-        job: &Job,
-        request_progress: &RequestProgress,
-        body: BegunBody,
-    ) -> Result<UpstreamAnswer, GatewayError> {
-        self.wait_for_turn(&mut turn, job, request_progress).await?;
-        let _invalidation = InvalidationGuard { cache: &self.cache, job, request_progress };
-        match self.upload_once(session, job, request_progress, body).await {
-            Ok(answer) => {
-                self.cache.invalidate_named(job, &answer);
-                // A repetition cannot resolve the outcome for any method, because the body is gone.
-                if answer.status.is_server_error() && !job.is_read() {
-                    Err(GatewayError::OutcomeUnknown)
-                } else {
-                    Ok(answer)
-                }
+        BegunBody { first: HeldBody { bytes: first, mut memory }, mut reader }: BegunBody,
+        space: &Arc<SharedSpace>,
+        holder: Holder,
+    ) -> Result<Self, NotSpooled> {
+        let mut body = Self { spool: Spool::of_upload(), bytes: 0, space: space.share(holder) };
+        body.append(first).await?;
+        memory.shrink(0);
+        let mut buffer = BytesMut::new();
+        while let Some(piece) = reader.next(session).await.map_err(NotSpooled::Body)? {
+            buffer.extend_from_slice(&piece);
+            if !memory.grow(buffer.len() as u64) {
+                return Err(NotSpooled::Body(BodyFault::NoRoom));
             }
-            Err(Stopped::Client(error)) => Err(error),
-            Err(Stopped::Upstream(unanswered)) => {
-                Err(self.not_repeated(job, request_progress, unanswered))
+            if buffer.len() >= BUFFER_BYTES {
+                body.append(buffer.split().freeze()).await?;
+                memory.shrink(0);
             }
         }
+        body.append(buffer.freeze()).await?;
+        Ok(body)
+    }
+
+    pub fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    async fn append(&mut self, piece: Bytes) -> Result<(), NotSpooled> {
+        let end = self.bytes + piece.len() as u64;
+        if !self.space.grow(end) {
+            return Err(NotSpooled::Body(BodyFault::NoRoom));
+        }
+        if !piece.is_empty() {
+            self.spool.write(self.bytes, piece).await.map_err(NotSpooled::File)?;
+        }
+        self.bytes = end;
+        Ok(())
+    }
+}
+
+impl Writes {
+    /// Sends a spooled body, and leaves the lane at the end. Run it as a task of its own, like
+    /// [`Writes::write`].
+    pub async fn upload(
+        self: Arc<Self>,
+        mut turn: Turn,
+        job: Job,
+        request_progress: RequestProgress,
+        body: SpooledBody,
+    ) -> Result<UpstreamAnswer, GatewayError> {
+        self.wait_for_turn(&mut turn, &job, &request_progress).await?;
+        let answer = {
+            let _invalidation = InvalidationGuard {
+                cache: &self.cache,
+                job: &job,
+                request_progress: &request_progress,
+            };
+            match self.upload_once(&job, &request_progress, body).await {
+                Ok(answer) => {
+                    self.cache.invalidate_named(&job, &answer);
+                    // A repetition cannot resolve the outcome for any method: there is none.
+                    if answer.status.is_server_error() && !job.is_read() {
+                        Err(GatewayError::OutcomeUnknown)
+                    } else {
+                        Ok(answer)
+                    }
+                }
+                Err(unanswered) => Err(self.not_repeated(&job, &request_progress, unanswered)),
+            }
+        };
+        drop(turn);
+        answer
     }
 
     async fn upload_once(
         &self,
-        session: &mut ServerSession,
         job: &Job,
         request_progress: &RequestProgress,
-        body: BegunBody,
-    ) -> Result<UpstreamAnswer, Stopped> {
+        body: SpooledBody,
+    ) -> Result<UpstreamAnswer, Unanswered> {
         let prepared = self
             .dispatcher
             .prepare(job, &AccountChoice::All, request_progress, &Unconditional)
-            .await
-            .map_err(Stopped::Upstream)?;
+            .await?;
         let span = prepared.span.clone();
-        let exchange = self.exchange(session, job, request_progress, &prepared, body);
-        let (result, stopped) = match exchange.instrument(span).await {
-            Ok(answered) => (Ok(answered), None),
-            Err(Stopped::Upstream(Unanswered::Failed(error))) => (Err(error), None),
-            // The upstream will not execute a partial request; the ledger counts it anyway.
-            Err(stopped) => {
-                (Err(FetchError::Lost("the client's body broke off".into())), Some(stopped))
-            }
-        };
-        let finished = self.dispatcher.finish(job, request_progress, prepared, result);
-        stopped.map_or_else(|| finished.map_err(Stopped::Upstream), Err)
+        let exchange = self.exchange(job, request_progress, &prepared, body);
+        let result = exchange.instrument(span).await;
+        self.dispatcher.finish(job, request_progress, prepared, result)
     }
 
     async fn exchange(
         &self,
-        session: &mut ServerSession,
         job: &Job,
         request_progress: &RequestProgress,
         prepared: &Prepared<'_>,
-        body: BegunBody,
-    ) -> Result<UnsettledAnswer, Stopped> {
+        body: SpooledBody,
+    ) -> Result<UnsettledAnswer, FetchError> {
         let mut exchange = self.dispatcher.send(prepared, request_progress, Reuse::Never).await?;
-        if self.pass_on(session, job, &mut exchange, body).await? == Sending::GoesOn {
+        if pass_on(job, &mut exchange, &body).await? == Sending::GoesOn {
             exchange.finish_streamed(job.interims.as_deref()).await?;
         }
-        Ok(UnsettledAnswer::read(exchange, job.hold_max, 0).await?)
-    }
-
-    /// Passes the body on at the pace of the slower side, until the upstream answers.
-    async fn pass_on(
-        &self,
-        session: &mut ServerSession,
-        job: &Job,
-        exchange: &mut Exchange,
-        body: BegunBody,
-    ) -> Result<Sending, Stopped> {
-        let began = self.env.clock.now();
-        let pause_max = self.env.config.listen.body_timeout;
-        let mut received = 0;
-        let BegunBody { first, mut reader } = body;
-        let mut next = Some(first);
-        while let Some(piece) = next {
-            received += piece.len() as u64;
-            if exchange.send_body(&piece, job.interims.as_deref()).await? == Sending::Answered {
-                return Ok(Sending::Answered);
-            }
-            if self.env.clock.now().since(began)
-                > pause_max + Duration::from_secs(received / UPLOAD_BYTES_PER_SECOND_MIN)
-            {
-                return Err(Stopped::Client(GatewayError::BodyTimeout));
-            }
-            next = reader.next(session).await.map_err(|fault| match fault {
-                BodyFault::Timeout => Stopped::Client(GatewayError::BodyTimeout),
-                BodyFault::Broken | BodyFault::NoRoom => Stopped::Client(GatewayError::BrokenBody),
-            })?;
-        }
-        Ok(Sending::GoesOn)
+        drop(body);
+        UnsettledAnswer::read(exchange, job.hold_max, 0).await
     }
 
     fn not_repeated(
@@ -154,13 +184,22 @@ impl Writes {
     }
 }
 
-enum Stopped {
-    Client(GatewayError),
-    Upstream(Unanswered),
-}
-
-impl From<FetchError> for Stopped {
-    fn from(error: FetchError) -> Self {
-        Self::Upstream(Unanswered::Failed(error))
+/// Sends the body until its end, or until the upstream answers.
+async fn pass_on(
+    job: &Job,
+    exchange: &mut Exchange,
+    body: &SpooledBody,
+) -> Result<Sending, FetchError> {
+    let mut sent = 0;
+    while sent < body.bytes {
+        // The upstream will not execute a partial request; the ledger counts it anyway.
+        let piece = body.spool.read(sent..body.bytes).await.map_err(|error| {
+            FetchError::Lost(format!("the upload's temporary file cannot be read: {error}"))
+        })?;
+        sent += piece.len() as u64;
+        if exchange.send_body(&piece, job.interims.as_deref()).await? == Sending::Answered {
+            return Ok(Sending::Answered);
+        }
     }
+    Ok(Sending::GoesOn)
 }

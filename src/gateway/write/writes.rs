@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::clock::Timestamp;
-use crate::decision::{LimitKind, WriteSpacing};
+use crate::decision::LimitKind;
 
 use crate::gateway::cache::read_cache::ReadCache;
 use crate::gateway::dispatch::answer::UpstreamAnswer;
@@ -90,12 +90,7 @@ impl Writes {
     /// The error of a write whose turn did not come in time. Its `Retry-After` covers the writes
     /// before it, because they run one after the other.
     pub fn turn_did_not_come(&self, route: &Route, ahead: usize) -> GatewayError {
-        let writes = &self.env.config.writes;
-        let spacing = if route.spacing == WriteSpacing::Notifies {
-            writes.spacing.max(writes.notify_spacing)
-        } else {
-            writes.spacing
-        };
+        let spacing = self.dispatcher.distance(route);
         let ahead = u32::try_from(ahead).unwrap_or(u32::MAX).max(1);
         let until = self.env.clock.now() + spacing.saturating_mul(ahead);
         self.dispatcher.limited_until(route, LimitKind::Spacing, until)

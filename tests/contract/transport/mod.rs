@@ -8,6 +8,7 @@ mod informational;
 mod listeners;
 mod malformed_requests;
 mod pipelining;
+mod request_bodies;
 mod request_heads;
 mod upstream_failures;
 mod upstream_tls;

@@ -9,3 +9,4 @@ mod outcomes;
 mod queue;
 mod sync_waiters;
 mod synchronous;
+mod uploads;

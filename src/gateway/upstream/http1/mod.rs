@@ -73,7 +73,8 @@ impl From<std::io::Error> for Broken {
 pub struct Connection {
     stream: Stream,
     read: BytesMut,
-    outgoing: Outgoing,
+    /// The bytes of the request's body still to be sent.
+    outgoing: u64,
     is_head: bool,
     incoming: Incoming,
     /// True if the upstream lets another request follow.
@@ -83,13 +84,6 @@ pub struct Connection {
 }
 
 pub type AnswerHead = (StatusCode, HeaderMap);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outgoing {
-    /// With this many bytes to come.
-    Length(u64),
-    Chunks,
-}
 
 enum Incoming {
     /// With this many bytes to come; 0: read completely.
@@ -111,7 +105,7 @@ impl Connection {
         Self {
             stream,
             read: BytesMut::new(),
-            outgoing: Outgoing::Length(0),
+            outgoing: 0,
             is_head: false,
             incoming: Incoming::Length(0),
             persists: true,
@@ -125,7 +119,7 @@ impl Connection {
         method: &Method,
         head: &[u8],
         body: &[u8],
-        outgoing: Outgoing,
+        outgoing: u64,
         interims: Option<&Interims>,
     ) -> Result<Option<AnswerHead>, Broken> {
         self.is_head = *method == Method::HEAD;
@@ -148,52 +142,28 @@ impl Connection {
         piece: &[u8],
         interims: Option<&Interims>,
     ) -> Result<Option<AnswerHead>, Broken> {
-        match self.outgoing {
-            // An empty chunk would end the body.
-            _ if piece.is_empty() => Ok(None),
-            Outgoing::Length(left) => {
-                let left = left
-                    .checked_sub(piece.len() as u64)
-                    .ok_or("the body is longer than was said")?;
-                let early = self.send_parts(&[piece], interims).await?;
-                if early.is_none() {
-                    self.outgoing = Outgoing::Length(left);
-                }
-                Ok(early)
-            }
-            Outgoing::Chunks => {
-                let size = format!("{:x}\r\n", piece.len());
-                self.send_parts(&[size.as_bytes(), piece, b"\r\n"], interims).await
-            }
+        if piece.is_empty() {
+            return Ok(None);
         }
+        let left = self
+            .outgoing
+            .checked_sub(piece.len() as u64)
+            .ok_or("the body is longer than was said")?;
+        let early = self.send_piece(piece, interims).await?;
+        if early.is_none() {
+            self.outgoing = left;
+        }
+        Ok(early)
     }
 
-    /// Ends the body; returns an early answer, if any.
-    pub async fn finish_body(
+    /// Sends this piece, or as much of it as the upstream takes before it answers.
+    async fn send_piece(
         &mut self,
-        interims: Option<&Interims>,
-    ) -> Result<Option<AnswerHead>, Broken> {
-        match self.outgoing {
-            Outgoing::Length(0) => Ok(None),
-            Outgoing::Length(_) => Err("the body is shorter than was said".into()),
-            Outgoing::Chunks => {
-                let early = self.send_parts(&[b"0\r\n\r\n"], interims).await?;
-                if early.is_none() {
-                    self.outgoing = Outgoing::Length(0);
-                }
-                Ok(early)
-            }
-        }
-    }
-
-    /// Sends these bytes, or as many as the upstream takes before it answers.
-    async fn send_parts(
-        &mut self,
-        parts: &[&[u8]],
+        piece: &[u8],
         interims: Option<&Interims>,
     ) -> Result<Option<AnswerHead>, Broken> {
         // The empty part at the end flushes buffers.
-        for part in parts.iter().copied().chain([&[][..]]) {
+        for part in [piece, &[]] {
             let mut rest = part;
             loop {
                 match self.step(rest).await? {
@@ -343,7 +313,7 @@ impl Connection {
         self.persists
             && self.read.is_empty()
             && self.body_bytes_left() == Some(0)
-            && self.outgoing == Outgoing::Length(0)
+            && self.outgoing == 0
     }
 
     /// Drops a buffer that a long body has enlarged; otherwise each idle connection would keep it.

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::clock::{Moment, Timestamp};
 use crate::decision::scheduler::fair_share::may_take;
@@ -13,6 +12,7 @@ use crate::writes::{Change, Progress, StoreError, Stored, Write, WriteId};
 
 use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::random;
+use crate::gateway::shared_space::Share;
 use crate::gateway::write::queue::live::{
     Inner, Keyed, Live, Size, SyncWaiter, Watched, WriteGroup,
 };
@@ -30,7 +30,7 @@ pub struct New {
     /// The time at which it is given up unsent.
     pub deadline: Timestamp,
     /// Its body's share of memory.
-    pub memory: Option<OwnedSemaphorePermit>,
+    pub memory: Option<Share>,
     /// The waiting client, if any. Such a write ends with its waiters while it is unsent.
     pub waiter: Option<Box<SyncWaiter>>,
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::api::ResourceName;
@@ -17,6 +17,7 @@ use crate::gateway::counted::Counted;
 use crate::gateway::dispatch::progress::{Hold, RequestProgress};
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::interim::Interims;
+use crate::gateway::shared_space::Share;
 use crate::gateway::write::queue::counts::{Counts, Usage};
 use crate::gateway::write::turns::Turn;
 use crate::writes::record::Key;
@@ -62,7 +63,7 @@ pub struct Live {
     /// True once the store has accepted it.
     pub is_kept: bool,
     /// The body's share of memory, for an in-memory store.
-    pub memory: Option<OwnedSemaphorePermit>,
+    pub memory: Option<Share>,
     pub run: Run,
     pub waiters: Waiters,
 }

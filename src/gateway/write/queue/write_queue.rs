@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
 use crate::clock::{Clock, Timestamp};
 use crate::decision::writes::dispatch::Dispatch;
-use crate::gateway::request::body::BodyMemory;
 use crate::gateway::write::queue::live::{Finished, Inner, Live, Watched, WriteGroup, bytes_of};
 use crate::telemetry::Metrics;
 use crate::writes::{Change, Progress, Store, WriteId, WriteState};
@@ -29,6 +28,10 @@ pub(in crate::gateway::write) const STORE_PAUSE: Duration = Duration::from_secs(
 /// The finished writes that one store operation removes.
 pub(in crate::gateway::write) const FORGOTTEN_AT_ONCE: usize = 1_000;
 
+/// Memory for bodies from the store. Chosen here: twenty-five of the largest by default.
+const CARRIED_BYTES_MAX: usize = 256 * 1024 * 1024;
+const UNIT_BYTES: usize = 1024;
+
 pub struct Queue {
     pub(in crate::gateway::write) store: Arc<dyn Store>,
     pub(in crate::gateway::write) clock: Clock,
@@ -39,7 +42,7 @@ pub struct Queue {
     /// shutdown may return its place while `inner` is locked.
     pub(in crate::gateway::write) dispatch: Mutex<Dispatch<WriteGroup>>,
     /// Memory for bodies from the store. It is not that of requests, which may wait for a write.
-    pub(in crate::gateway::write) carried: BodyMemory,
+    carried: Arc<Semaphore>,
     /// Notified when a write may start.
     pub(in crate::gateway::write) startable: Notify,
     /// Notified when the next expiry moves forward.
@@ -75,11 +78,21 @@ impl Queue {
             metrics,
             inner: Mutex::new(Inner { next_number: 1, ..Inner::default() }),
             dispatch: Mutex::new(Dispatch::new(AT_ONCE)),
-            carried: BodyMemory::default(),
+            carried: Arc::new(Semaphore::new(CARRIED_BYTES_MAX / UNIT_BYTES)),
             startable: Notify::new(),
             expiring: Notify::new(),
             unkept: Notify::new(),
         })
+    }
+
+    /// Waits for memory for a stored body; at most, it takes the whole memory.
+    pub(in crate::gateway::write) async fn carry(
+        &self,
+        bytes: usize,
+    ) -> Option<OwnedSemaphorePermit> {
+        let units = bytes.min(CARRIED_BYTES_MAX).div_ceil(UNIT_BYTES);
+        // The semaphore is never closed.
+        Arc::clone(&self.carried).acquire_many_owned(u32::try_from(units).ok()?).await.ok()
     }
 
     /// True if accepted writes survive the process.
