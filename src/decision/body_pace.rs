@@ -1,7 +1,7 @@
 //! The pace of a request body: the longest pause, the least rate, and the time in total.
 //!
-//! The rate counts after the first pause, so a slow start is forgiven. Only time in which the gateway
-//! reads counts: a body that the gateway keeps waiting is not slow.
+//! The rate counts after the first pause, so a slow start is forgiven. Only the time in which the
+//! gateway reads counts: a body that the gateway keeps waiting is not slow.
 
 use std::time::Duration;
 

@@ -16,6 +16,7 @@
 //! | `upstream` | connections to the upstream, and the exchange on them |
 //! | `environment` | config, clock, metrics |
 //! | `url_rewrite`, `http` | upstream URLs in answers; headers, chunks, ranges |
+//! | `shared_space` | memory and files that clients share fairly |
 //! | `error`, `address` | the gateway's errors; shapes of addresses |
 
 mod active;

@@ -1,7 +1,7 @@
 //! A capacity that clients share, and each client's connections within it ([`fair_share`]).
 //!
-//! A holder takes units as it needs them and gives them back all at once. Nothing is reserved ahead,
-//! so that an announcement keeps nobody out.
+//! A holder takes units as it needs them. Nothing is reserved ahead, so that an announcement keeps
+//! nobody out.
 //!
 //! [`fair_share`]: super::fair_share
 

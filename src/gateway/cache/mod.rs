@@ -1,6 +1,7 @@
 //! Stored answers: lookup, single flight, revalidation, invalidation.
 
 pub mod after_write;
+pub mod body_registry;
 pub mod conditions;
 pub mod fetch;
 pub mod invalidation;

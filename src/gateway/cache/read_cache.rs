@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::gateway::cache::body_registry::BodyRegistry;
 use crate::gateway::cache::invalidation::pagination::PaginationChanges;
 use crate::gateway::cache::predicted_etags::Predictor;
-use crate::gateway::cache::shared_body::BodyRegistry;
 use crate::gateway::cache::single_flight::SingleFlight;
 use crate::gateway::cache::store::Store;
 use crate::gateway::cache::webhook_coverage::WebhookCoverage;

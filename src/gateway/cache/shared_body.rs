@@ -2,17 +2,19 @@
 //!
 //! No task pumps it. The reader that needs the next piece reads it for all. Pieces stay in a small
 //! window in memory; those that leave it before the slowest reader has them go to a spool
-//! (`spool.rs`), so each reader has its own pace. A body with one reader needs no file and takes
-//! its reader's pace. The body is read while it has a reader, and a break hits all readers.
+//! (`spool.rs`), so each reader has its own pace. The body of a slow reader is read ahead after a
+//! second, so that it holds no slot of the upstream's concurrency at the pace of its client. The
+//! body is read while it has a reader, and a break hits all readers.
 //!
 //! If the spool is full or fails, a slow reader may delay the others by [`PATIENCE`] in total. Then
 //! it is cut off. A request that misses the beginning fetches for itself. `response/render.rs`
 //! writes to clients.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,11 +24,10 @@ use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock::{Timestamp, timer_now};
-use crate::decision::cache::key::CacheKey;
 use crate::gateway::cache::spool::Spool;
 use crate::gateway::cache::store::Vary;
 use crate::gateway::dispatch::answer::{AnswerBody, StreamingLease, UpstreamAnswer};
-use crate::gateway::http::media_type::is_json;
+use crate::gateway::http::media_type::{has_json_type, is_json};
 use crate::gateway::upstream::fetch::{Exchange, FetchError};
 use crate::gateway::url_rewrite::json_stream::JsonStream;
 
@@ -128,6 +129,8 @@ impl Drop for JoinGuard {
 pub struct Reader {
     body: Arc<SharedBody>,
     index: usize,
+    /// The time from which its client holds up the upstream no longer.
+    ahead_from: Instant,
 }
 
 impl Reader {
@@ -145,7 +148,8 @@ impl Reader {
             delivery.spool.close();
         }
         delivery.readers.push(Some(Progress::default()));
-        Some(Self { body: Arc::clone(body), index: delivery.readers.len() - 1 })
+        let index = delivery.readers.len() - 1;
+        Some(Self { body: Arc::clone(body), index, ahead_from: timer_now() + PATIENCE })
     }
 
     pub fn alone(answer: UpstreamAnswer) -> Self {
@@ -154,7 +158,7 @@ impl Reader {
         delivery.join = JoinState::Closed;
         delivery.readers.push(Some(Progress::default()));
         drop(delivery);
-        Self { body: Arc::new(body), index: 0 }
+        Self { body: Arc::new(body), index: 0, ahead_from: timer_now() + PATIENCE }
     }
 
     pub fn head(&self) -> &Head {
@@ -163,7 +167,7 @@ impl Reader {
 
     /// Returns the next piece; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Lost> {
-        let Self { body, index } = self;
+        let Self { body, index, .. } = self;
         loop {
             let moved = body.moved.notified();
             tokio::pin!(moved);
@@ -180,7 +184,7 @@ impl Reader {
                 }
                 Step::End => return Ok(None),
                 Step::Read => {
-                    body.read(*index).await;
+                    body.read(Some(*index)).await;
                     continue;
                 }
                 Step::Wait(deadline) => {
@@ -195,6 +199,23 @@ impl Reader {
             };
             body.change(|delivery| delivery.took(*index, piece.len(), timer_now()));
             return Ok(Some(piece));
+        }
+    }
+
+    /// Reads on into the file while this reader's client takes nothing. Poll it beside a write; it
+    /// may be dropped at any time.
+    pub async fn read_ahead(&self) -> Infallible {
+        sleep_until(self.ahead_from).await;
+        loop {
+            let moved = self.body.moved.notified();
+            tokio::pin!(moved);
+            moved.as_mut().enable();
+            let may_read = self.body.delivery.lock().may_read_ahead();
+            if may_read {
+                self.body.read(None).await;
+            } else {
+                moved.await;
+            }
         }
     }
 }
@@ -212,6 +233,8 @@ impl SharedBody {
     /// Shares the body of an answer. `is_for_others`: more than one reader may have it.
     pub fn new(answer: UpstreamAnswer, vary: Option<Box<Vary>>, is_for_others: bool) -> Self {
         let UpstreamAnswer { status, headers, body, requested_at, .. } = answer;
+        // Their secrets are not blanked, so they may reach no file.
+        let may_hold_secrets = !is_for_others && has_json_type(&headers);
         let mut blanking = (is_for_others && is_json(&headers)).then(JsonStream::for_secrets);
         let (mut first, exchange) = match body {
             AnswerBody::Whole(bytes) => (bytes, None),
@@ -224,6 +247,9 @@ impl SharedBody {
         let end = source.is_none().then_some(Ok(()));
         let mut delivery = Delivery { end, ..Delivery::default() };
         delivery.push(first);
+        if may_hold_secrets {
+            delivery.spool.close();
+        }
         Self {
             head: Head { status, headers, requested_at },
             vary,
@@ -243,12 +269,13 @@ impl SharedBody {
         self.delivery.lock().spool.close();
     }
 
-    async fn read(&self, reader: usize) {
+    /// Reads a piece for all, or makes space for it. `None`: ahead of every reader.
+    async fn read(&self, reader: Option<usize>) {
         let mut source = self.source.lock().await;
         let (oldest, may_spill) = {
             let delivery = self.delivery.lock();
             // Another reader may have done so meanwhile.
-            if !delivery.is_at_end(reader) {
+            if !reader.map_or(delivery.end.is_none(), |reader| delivery.is_at_end(reader)) {
                 return;
             }
             let oldest = delivery.window.front().filter(|_| delivery.is_full()).cloned();
@@ -256,7 +283,7 @@ impl SharedBody {
             if oldest.is_some() && !delivery.spool_has_room() {
                 return;
             }
-            (oldest, delivery.may_spill())
+            (oldest, !delivery.spool.is_closed())
         };
         if let Some((offset, piece)) = oldest {
             return self.spill(offset, piece).await;
@@ -329,9 +356,15 @@ impl Source {
 }
 
 impl Delivery {
-    /// True if it has several readers or may get them.
-    fn may_spill(&self) -> bool {
-        self.join != JoinState::Closed || self.readers.iter().flatten().count() > 1
+    /// True if the next piece may be read before any reader wants it.
+    fn may_read_ahead(&mut self) -> bool {
+        if self.join == JoinState::Open && self.is_full() {
+            // A later request can fetch for itself.
+            self.join = JoinState::Closed;
+            self.settle();
+        }
+        let may_spill = self.join == JoinState::Closed && self.spool_has_room();
+        self.end.is_none() && (!self.is_full() || may_spill)
     }
 
     fn push(&mut self, piece: Bytes) {
@@ -443,26 +476,6 @@ impl Delivery {
 
 fn warn_of_fault(error: &io::Error) {
     tracing::warn!(%error, "the temporary file of a large answer failed");
-}
-
-/// The shared bodies that a later request can join at the beginning.
-#[derive(Default)]
-pub struct BodyRegistry {
-    by_key: Mutex<HashMap<CacheKey, Weak<SharedBody>, foldhash::fast::RandomState>>,
-}
-
-impl BodyRegistry {
-    pub fn insert(&self, key: CacheKey, body: &Arc<SharedBody>) {
-        let mut by_key = self.by_key.lock();
-        by_key.retain(|_, body| body.strong_count() > 0);
-        by_key.insert(key, Arc::downgrade(body));
-    }
-
-    pub fn find(&self, key: &CacheKey) -> Option<Arc<SharedBody>> {
-        let by_key = self.by_key.lock();
-        // Usually empty, which saves the hash of the key.
-        if by_key.is_empty() { None } else { by_key.get(key)?.upgrade() }
-    }
 }
 
 #[cfg(test)]

@@ -78,6 +78,10 @@ impl Spool {
         self.is_closed.store(true, Ordering::Relaxed);
     }
 
+    pub fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
     /// Writes a piece of the body. A write that timed out may still end later.
     pub async fn write(self: &Arc<Self>, offset: u64, piece: Bytes) -> io::Result<()> {
         let spool = Arc::clone(self);

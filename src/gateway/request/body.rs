@@ -1,5 +1,5 @@
-//! Reads request bodies within bounds: the bytes, the pace, and the memory of all held bodies, which
-//! each client takes a fair share of (SPECIFICATION D20).
+//! Reads request bodies within bounds: the bytes, the pace, and the memory of all held bodies.
+//! Each client has a fair share of that memory (SPECIFICATION D20).
 //!
 //! A body takes memory as it arrives. Its declared length takes nothing, because a client can
 //! declare anything.

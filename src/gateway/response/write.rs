@@ -52,7 +52,11 @@ pub async fn write(
                 if let Some(rewriting) = &mut rewriting {
                     piece = rewriting.push(&piece);
                 }
-                writer.slices(piece).await?;
+                tokio::select! {
+                    biased;
+                    written = writer.slices(piece) => written?,
+                    never = reader.read_ahead() => match never {},
+                }
             }
             drop(reader);
             writer.last(rewriting.map_or_else(Bytes::new, |rewriting| rewriting.finish())).await?;

@@ -353,12 +353,11 @@ impl Exchange {
     async fn next_piece(&mut self) -> Result<Option<Bytes>, FetchError> {
         loop {
             if let Some(decoder) = &mut self.decoder {
+                // A short body may become a long one: other tasks go on meanwhile. Nothing is
+                // awaited after a piece, because a reader that is dropped then would lose it.
+                yield_now().await;
                 match decoder.pull().map_err(FetchError::Undecodable)? {
-                    Decoded::Piece(piece) => {
-                        // A short body may become a long one: other tasks go on meanwhile.
-                        yield_now().await;
-                        return Ok(Some(piece));
-                    }
+                    Decoded::Piece(piece) => return Ok(Some(piece)),
                     Decoded::End => return Ok(None),
                     Decoded::NeedsInput => {}
                 }

@@ -2,8 +2,8 @@
 //!
 //! The whole body goes to an anonymous temporary file first, at the pace of its client. Only then
 //! does the write join its lane and take its account's place among the spaced writes, so that a
-//! slow client holds up nobody. The file is sent once and at full speed. There is no second attempt;
-//! the rest equals other writes.
+//! slow client holds up nobody. The file is sent once and at full speed, without a second attempt.
+//! The rest equals other writes.
 
 use std::io;
 use std::sync::Arc;

@@ -4,4 +4,5 @@ mod budgets;
 mod concurrency;
 mod given_up;
 mod secondary;
+mod slow_readers;
 mod waiting;
