@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Measures the resident memory of `weir serve`: stored answers, large downloads, unfinished heads.
+"""Measures the resident memory of `weir serve`: answers, downloads, slow readers, unfinished heads.
 
-memory.py WEIR [stored|streams|heads] [--answers N] [--bytes N] [--mib N] [--clients N]
+memory.py WEIR [stored|streams|readers|heads] [--answers N] [--bytes N] [--mib N] [--clients N]
 
-By default it stores 100,000 answers of 2 KiB, then runs eight downloads of 200 MiB at once, then
-opens 1,000 connections that never end the head of their request. Real answers pass through the real
-gateway; the figures are differences of VmRSS in /proc. The exit code is 1 when a figure exceeds its
-bound. README.md describes the method and its limits.
+By default it lets clients read a stored answer of 7.5 MiB slowly, stores 100,000 answers of 2 KiB,
+runs eight downloads of 200 MiB at once, and opens 1,000 connections that never end the head of
+their request. Real answers pass through the real gateway; the figures are differences of VmRSS in
+/proc. The exit code is 1 when a figure exceeds its bound. README.md describes the method and its
+limits.
 """
 
 import argparse
@@ -32,6 +33,12 @@ MIB = 1024 * 1024
 # Upper bounds: memory of the stored answers divided by the bytes of their bodies, and the memory
 # that all downloads together add.
 STORED_RATIO_MAX, STREAMS_MIB_MAX = 1.35, 32
+# The memory that all slow readers add, and the p99 of another client's hits by its usual one.
+READERS_MIB_MAX, READERS_P99_MAX = 64, 2
+# The number of the large stored issue, and the size of its body.
+LARGE, LARGE_BYTES = 77_777_777, 15 * MIB // 2
+READERS, STREAMS, HITS = 150, 100, 10_000
+CASES = ["hits", "session", "range", "gzip", "zero-window"]
 # The answers stay fresh for longer than any run, and all of them fit.
 CACHE = """max_size = "4GiB"
 [[cache.rules]]
@@ -154,7 +161,11 @@ class Origin(asyncio.Protocol):
         while b"\r\n\r\n" in self.received:
             request, self.received = self.received.split(b"\r\n\r\n", 1)
             last = request.split(b" ", 2)[1].decode().split("?")[0].rsplit("/", 1)[1]
-            if last.isdigit():
+            if last == str(LARGE):
+                some = b",".join(issue(number, 1023, self.api) for number in range(1024))
+                body = b"[" + b",".join([some] * 8)[: LARGE_BYTES - 2].ljust(LARGE_BYTES - 2) + b"]"
+                self.transport.write(text_of(head(LARGE, body)) + body)
+            elif last.isdigit():
                 body = issue(int(last), self.length, self.api)
                 self.transport.write(text_of(head(int(last), body)) + body)
             else:
@@ -432,6 +443,117 @@ def measure_heads(weir, port):
         if not was_sent or grown > HEADS_MIB_MAX or p99 > SLOWER_MAX * usual:
             faults.append(f"unfinished heads of {length} bytes cost too much")
     return "; ".join(faults) or None
+def timed_hits(port, times):
+    """Requests a stored answer again and again; puts the p99 in milliseconds into `times`."""
+    connection, took = http.client.HTTPConnection("127.0.0.1", port), []
+    for _ in range(HITS):
+        started = time.perf_counter()
+        get(connection, "/repos/acme/widgets/issues/1").read()
+        took.append(time.perf_counter() - started)
+    times.put(sorted(took)[HITS * 99 // 100] * 1000)
+
+
+def p99(port):
+    """The p99 of hits, while the caller's connections stay as they are."""
+    times = multiprocessing.Queue()
+    client = multiprocessing.Process(target=timed_hits, args=(port, times))
+    client.start()
+    return client, times
+
+
+def slow_reader(port, index, kind):
+    """Asks for the large answer and reads its head alone."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+    connection.connect(("127.0.0.1", port))
+    more = {"range": "Range: bytes=1000-\r\n", "session": "TE: trailers\r\n"}.get(kind, "")
+    host = f"weir-{index}" if kind == "gzip" else "weir"
+    if kind == "gzip":
+        more = "Accept-Encoding: gzip\r\n"
+    connection.sendall(
+        f"GET /repos/acme/widgets/issues/{LARGE} HTTP/1.1\r\nHost: {host}\r\n{more}"
+        f"Authorization: Bearer {KEY}\r\nAccept: application/vnd.github+json\r\n\r\n".encode()
+    )
+    return connection
+
+
+def frame(kind, flags, stream, payload):
+    length = len(payload).to_bytes(3, "big")
+    return length + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+def literal(name, value):
+    """A header field as a literal that is not indexed (RFC 7541 §6.2.2); both are short."""
+    texts = (name.encode(), value.encode())
+    return b"\0" + b"".join(bytes([len(text)]) + text for text in texts)
+
+
+def zero_window_streams(port):
+    """Opens streams whose window is zero on one HTTP/2 connection, and reads their heads."""
+    connection = socket.create_connection(("127.0.0.1", port))
+    no_window = (4).to_bytes(2, "big") + bytes(4)
+    headers = b"".join(
+        literal(name, value)
+        for name, value in [
+            (":method", "GET"),
+            (":scheme", "http"),
+            (":authority", "weir"),
+            (":path", f"/repos/acme/widgets/issues/{LARGE}"),
+            ("authorization", f"Bearer {KEY}"),
+            ("accept", "application/vnd.github+json"),
+        ]
+    )
+    requests = (frame(1, 5, 1 + 2 * index, headers) for index in range(STREAMS))
+    connection.sendall(
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, no_window) + b"".join(requests)
+    )
+    heads, received = 0, b""
+    while heads < STREAMS:
+        received += (read := connection.recv(65536))
+        if not read:
+            sys.exit("the connection was closed")
+        while len(received) >= 9 and len(received) >= 9 + int.from_bytes(received[:3], "big"):
+            heads += received[3] == 1
+            received = received[9 + int.from_bytes(received[:3], "big") :]
+    return [connection]
+
+
+def measure_readers(weir, port, options):
+    # Warm-up: both answers are stored, and what the process allocates once is there.
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    for number in (LARGE, LARGE, 1):
+        get(connection, f"/repos/acme/widgets/issues/{number}").read()
+    # As with the streams, memory that a case leaves behind must not hide the growth of the next.
+    faults, before = [], resident(weir.pid)
+    usual = p99(port)[1].get()
+    for kind in options.cases:
+        client, times = p99(port)
+        if kind == "zero-window":
+            readers, name = zero_window_streams(port), f"{STREAMS} streams without a window"
+        else:
+            readers = [slow_reader(port, index, kind) for index in range(READERS)]
+            heads = [reader.recv(12) for reader in readers]
+            if any(not head.startswith(b"HTTP/1.1 20") for head in heads):
+                sys.exit(f"not every reader has an answer: {set(heads)}")
+            name = f"{READERS} slow readers ({kind})"
+        peak = resident(weir.pid)
+        while client.is_alive():
+            peak = max(peak, resident(weir.pid))
+            time.sleep(0.02)
+        beside = times.get()
+        for reader in readers:
+            reader.close()
+        # The machine may have become slower meanwhile.
+        usual = max(usual, p99(port)[1].get())
+        grown = (peak - before) / MIB
+        print(
+            f"{name} of {LARGE_BYTES / MIB} MiB: +{grown:.1f} MiB at most;"
+            f" another client's p99 is {beside:.2f} ms, usually {usual:.2f} ms",
+            flush=True,
+        )
+        if grown > READERS_MIB_MAX or beside > READERS_P99_MAX * usual:
+            faults.append(name)
+    return f"above {READERS_MIB_MAX} MiB or too slow: {', '.join(faults)}" if faults else None
 
 
 def run(options, folder):
@@ -454,6 +576,8 @@ def run(options, folder):
     try:
         until_listening(weir, port)
         faults = []
+        if options.what in (None, "readers"):
+            faults.append(measure_readers(weir, port, options))
         if options.what in (None, "stored"):
             faults.append(measure_stored(weir, port, admin, options))
         if options.what in (None, "streams"):
@@ -471,7 +595,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("weir", help="gateway program, built with --profile dist")
     parser.add_argument(
-        "what", nargs="?", choices=["stored", "streams", "heads"], help="one case; default: all"
+        "what",
+        nargs="?",
+        choices=["stored", "streams", "readers", "heads"],
+        help="one of the four; default: all",
     )
     parser.add_argument("--answers", type=int, default=100_000)
     parser.add_argument("--bytes", type=int, default=2048, help="body size of each stored answer")
@@ -482,6 +609,9 @@ def main():
         nargs="+",
         choices=["plain", "chunked", "json"],
         help="kinds of downloads; default: all",
+    )
+    parser.add_argument(
+        "--cases", nargs="+", choices=CASES, default=CASES, help="cases of slow readers"
     )
     parser.add_argument("--quiet", action="store_true", help="discards the log of the gateway")
     options = parser.parse_args()

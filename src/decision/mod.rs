@@ -14,6 +14,7 @@
 //! | `quota` | the account: primary budgets (D4), secondary limits (D5), cooldowns (D6) |
 //! | `attempts` | the step after each attempt of a request (D6, D7) |
 //! | `retry` | the step after a failure (D7) |
+//! | `floor_rate` | how long a slow client may take an answer |
 //! | [`types`] | nothing: identifiers, settings, requests and grants, and the numbered invariants |
 //!
 //! [`crate::api`] knows the upstream's answers. Waiting and sending belong to the gateway.
@@ -22,6 +23,7 @@ pub(crate) mod access;
 pub(crate) mod attempts;
 pub(crate) mod body_pace;
 pub(crate) mod cache;
+pub(crate) mod floor_rate;
 pub(crate) mod permissions;
 mod quota;
 pub(crate) mod retry;

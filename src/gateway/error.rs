@@ -13,6 +13,10 @@ use crate::writes::{StoreError, WriteState, record::Reason};
 /// The page behind `documentation_url`, served by the gateway itself.
 pub const HELP_PATH: &str = "/_weir/help";
 
+/// The reason of an answer that was broken off because its client took too little of it. It has no
+/// status of its own, because the head was sent.
+pub const SLOW_CLIENT: &str = "slow_client";
+
 /// A gateway error: the reason why the gateway answers a request itself. Displays its message for
 /// the client.
 #[derive(Clone, Debug, thiserror::Error, strum::IntoStaticStr)]

@@ -17,6 +17,10 @@ const TEXT_BYTES_MAX: usize = 256;
 pub(crate) struct Size(pub(in crate::config) u64);
 
 impl Size {
+    pub(crate) const fn kib(count: u64) -> Self {
+        Self(count * 1024)
+    }
+
     pub(crate) const fn mib(count: u64) -> Self {
         Self(count * 1024 * 1024)
     }

@@ -22,6 +22,9 @@ const BODY_MIN_RATE: Size = Size(8 * 1024);
 const BODY_MAX_TIME: Duration = Duration::from_hours(2);
 /// Thousands of ordinary bodies, or twenty-five of the largest that are queued by default.
 const BODY_MEMORY: Size = Size::mib(256);
+/// Default of `answer_rate_min`, per second: twice a peer that took 64 KiB in 30 s and so lived for
+/// an hour, and far below any honest link.
+const ANSWER_RATE_MIN: Size = Size::kib(4);
 
 /// The section `[listen]`.
 #[derive(Clone, Debug)]
@@ -38,7 +41,7 @@ pub struct Listen {
     pub public_url: Option<HttpUrl>,
     /// Timeout of a whole request head.
     pub header_timeout: Duration,
-    /// Longest pause between two reads of a request body.
+    /// Longest pause between two reads of a request body, and between two writes of an answer.
     pub body_timeout: Duration,
     /// Bytes per second that a request body must keep on average, after the first `body_timeout`.
     pub body_min_rate: u64,
@@ -46,6 +49,8 @@ pub struct Listen {
     pub body_max_time: Duration,
     /// Bytes of all held request bodies together.
     pub body_memory: u64,
+    /// Bytes per second that a client takes of an answer at least, within `body_timeout`.
+    pub answer_rate_min: u64,
     /// Longest idle time of a kept-alive connection.
     pub idle_timeout: Duration,
     /// Time for requests in flight to finish after SIGTERM.
@@ -70,6 +75,7 @@ impl Listen {
             body_min_rate: reader.positive("body_min_rate", BODY_MIN_RATE).0,
             body_max_time: reader.positive("body_max_time", BODY_MAX_TIME),
             body_memory: reader.positive("body_memory", BODY_MEMORY).0,
+            answer_rate_min: reader.positive("answer_rate_min", ANSWER_RATE_MIN).0,
             idle_timeout: reader.positive("idle_timeout", Duration::from_mins(1)),
             drain: reader.or("drain", Duration::from_secs(30)),
         };
@@ -134,6 +140,7 @@ impl Listen {
         printer.set("body_min_rate", text(size_text(self.body_min_rate)));
         printer.set("body_max_time", text(duration_text(self.body_max_time)));
         printer.set("body_memory", text(size_text(self.body_memory)));
+        printer.set("answer_rate_min", text(size_text(self.answer_rate_min)));
         printer.set("idle_timeout", text(duration_text(self.idle_timeout)));
         printer.set("drain", text(duration_text(self.drain)));
     }

@@ -6,8 +6,9 @@
 //! compression accepts gzip.
 
 use std::hash::Hash;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use flate2::Compression;
@@ -24,6 +25,7 @@ use crate::gateway::environment::Environment;
 use crate::gateway::http::content_coding::{ContentCodings, accepts_gzip};
 use crate::gateway::response::form::{Form, is_not_modified};
 use crate::gateway::url_rewrite::map::{Body, Origin};
+use crate::gateway::url_rewrite::rendering::Rendering;
 
 /// Shorter texts stay plain. Chosen here: with the service's usual head, a shorter answer fits into
 /// one packet, so compression saves no time.
@@ -50,21 +52,52 @@ struct CompressedForm {
     text: Bytes,
 }
 
+/// The bytes of a form, counted while the cache or a client has them.
+struct Counted {
+    bytes: Box<[u8]>,
+    live: Arc<AtomicU64>,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.live.fetch_sub(self.bytes.len() as u64, Ordering::Relaxed);
+    }
+}
+
 impl CompressedForm {
-    fn of(rendered: &[u8], text: Bytes) -> Self {
-        let buffer = Vec::with_capacity(rendered.len() / 4);
-        let mut encoder = GzEncoder::new(buffer, Compression::new(LEVEL));
+    fn of(rendering: Rendering, text: Bytes, live: &Arc<AtomicU64>) -> Self {
+        let rendered_bytes = rendering.bytes_left();
         // Writing to memory does not fail.
-        let bytes = encoder.write_all(rendered).and_then(|()| encoder.finish()).ok();
-        let bytes = bytes
-            .filter(|bytes| bytes.len() < rendered.len())
-            .map(|bytes| Bytes::from(bytes.into_boxed_slice()));
+        let bytes = gzip(rendering).ok().filter(|bytes| bytes.len() < rendered_bytes);
+        let bytes = bytes.map(|bytes| {
+            live.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            let (bytes, live) = (bytes.into_boxed_slice(), Arc::clone(live));
+            Bytes::from_owner(Counted { bytes, live })
+        });
         Self { bytes, text }
     }
 
     fn sent(&self) -> Sent {
         self.bytes.clone().map_or(Sent::Identity, Sent::Gzip)
     }
+}
+
+fn gzip(mut rendering: Rendering) -> io::Result<Vec<u8>> {
+    let buffer = Vec::with_capacity(rendering.bytes_left() / 4);
+    let mut encoder = GzEncoder::new(buffer, Compression::new(LEVEL));
+    let mut piece = Vec::new();
+    while rendering.bytes_left() > 0 {
+        piece.clear();
+        rendering.fill(&mut piece, INLINE_BYTES_MAX);
+        encoder.write_all(&piece)?;
+    }
+    encoder.finish()
 }
 
 pub enum Sent {
@@ -78,6 +111,10 @@ pub struct CompressedForms {
     kept: Cache<Key, Arc<CompressedForm>, ByMemory>,
     /// Bounds the compressions off the serving threads.
     background: Semaphore,
+    /// Bytes of all forms that the cache or a client has.
+    live: Arc<AtomicU64>,
+    /// The bound of `live`, for long texts: a slow client keeps its form when the cache drops it.
+    live_max: u64,
 }
 
 /// A text by its memory address, and the client's address if the text depends on it.
@@ -131,7 +168,10 @@ impl CompressedForms {
         let lifecycle = DefaultLifecycle::default();
         let kept = SHARDING.cache(bytes_max, object_max, USUAL_BYTES, ByMemory, lifecycle);
         let background = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { kept, background: Semaphore::new(background) }
+        let background = Semaphore::new(background);
+        // The cache alone never has as much: no form is longer than its text, and both count there.
+        let live_max = bytes_max / 2;
+        Self { kept, background, live: Arc::default(), live_max }
     }
 
     /// Drops all forms, so that a purge leaves nothing behind.
@@ -166,7 +206,8 @@ impl CompressedForms {
         if body.text().len() > INLINE_BYTES_MAX {
             return Sent::Later;
         }
-        let made = CompressedForm::of(&env.urls.render(body, origin), body.shared_text());
+        let rendering = env.urls.rendering(body, origin);
+        let made = CompressedForm::of(rendering, body.shared_text(), &self.live);
         self.keep(body, origin, made)
     }
 
@@ -198,8 +239,12 @@ impl CompressedForms {
         if let Some(sent) = self.get(body, origin) {
             return Some(sent);
         }
-        let (rendered, text) = (env.urls.render(body, origin), body.shared_text());
-        let made = spawn_blocking(move || CompressedForm::of(&rendered, text)).await.ok()?;
+        if self.live.load(Ordering::Relaxed) >= self.live_max {
+            return Some(Sent::Identity);
+        }
+        let (rendering, text) = (env.urls.rendering(body, origin), body.shared_text());
+        let live = Arc::clone(&self.live);
+        let made = spawn_blocking(move || CompressedForm::of(rendering, text, &live)).await.ok()?;
         Some(self.keep(body, origin, made))
     }
 }
@@ -213,11 +258,15 @@ mod tests {
         Origin { base: base.to_owned(), root: Root::Plain }
     }
 
+    fn form(text: Bytes, forms: &CompressedForms) -> CompressedForm {
+        CompressedForm::of(Rendering::opaque(text.clone()), text, &forms.live)
+    }
+
     #[test]
     fn a_form_is_found_only_for_the_text_it_was_made_of() {
         let forms = CompressedForms::new(1 << 20, 1 << 16);
         let [one, same] = [(); 2].map(|()| Body::opaque(vec![b'x'; 4096].into()));
-        forms.keep(&one, &origin("a"), CompressedForm::of(one.text(), one.shared_text()));
+        forms.keep(&one, &origin("a"), form(one.shared_text(), &forms));
         assert!(forms.get(&one.clone(), &origin("b")).is_some(), "it is alike for all");
         assert!(forms.get(&same, &origin("a")).is_none());
         // A kept form keeps its text alive, so its address is not reused.
@@ -243,7 +292,7 @@ mod tests {
         let body =
             urls.with_url_offsets(Bytes::from_static(b"{\"url\":\"https://api.example.com/a\"}"));
         let forms = CompressedForms::new(1 << 20, 1 << 16);
-        forms.keep(&body, &origin("http://a"), CompressedForm::of(b"", body.shared_text()));
+        forms.keep(&body, &origin("http://a"), form(body.shared_text(), &forms));
         assert!(
             forms.get(&body, &origin("http://a")).is_some()
                 && forms.get(&body, &origin("http://b")).is_none()
@@ -255,10 +304,13 @@ mod tests {
         let forms = CompressedForms::new(1 << 20, 1 << 16);
         for _ in 0..100 {
             let body = Body::opaque(vec![b'x'; 4096].into());
-            forms.keep(&body, &origin("a"), CompressedForm::of(body.text(), body.shared_text()));
+            forms.keep(&body, &origin("a"), form(body.shared_text(), &forms));
         }
         assert!(forms.kept.weight() <= 1 << 17 && forms.kept.len() > 10);
         let noise = ring::digest::digest(&ring::digest::SHA512, b"noise");
-        assert!(matches!(CompressedForm::of(noise.as_ref(), Bytes::new()).sent(), Sent::Identity));
+        let noise = Bytes::copy_from_slice(noise.as_ref());
+        assert!(matches!(form(noise, &forms).sent(), Sent::Identity));
+        forms.forget();
+        assert_eq!(forms.live.load(Ordering::Relaxed), 0);
     }
 }

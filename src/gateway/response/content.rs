@@ -62,17 +62,15 @@ impl Responder {
             return self.reply_from_reader(Box::new(Reader::alone(answer)), origin);
         };
         let mut headers = self.headers_of_answer(&answer.headers, origin);
-        let body = if is_json(&answer.headers) {
-            self.env
-                .urls
-                .render(&self.env.urls.with_url_offsets(blank_secrets(bytes.clone())), origin)
-        } else {
-            bytes.clone()
-        };
-        if body != *bytes {
+        if !is_json(&answer.headers) {
+            return Reply { status: answer.status, headers, body: ReplyBody::Whole(bytes.clone()) };
+        }
+        let body = self.env.urls.with_url_offsets(blank_secrets(bytes.clone()));
+        if !body.is_alike_for_all() || body.text() != &bytes[..] {
             remove_digests(&mut headers);
         }
-        Reply { status: answer.status, headers, body: ReplyBody::Whole(body) }
+        let body = ReplyBody::Rendered(Box::new(self.env.urls.rendering(&body, origin)));
+        Reply { status: answer.status, headers, body }
     }
 
     fn reply_from_reader(&self, reader: Box<Reader>, origin: &Origin) -> Reply {
@@ -112,12 +110,12 @@ impl Responder {
             if !marked.is_alike_for_all() {
                 remove_digests(&mut headers);
             }
-            self.env.urls.render(&marked, origin)
+            ReplyBody::Rendered(Box::new(self.env.urls.rendering(&marked, origin)))
         } else {
-            body
+            ReplyBody::Whole(body)
         };
         self.rewrite_addresses(&mut headers, origin);
-        Reply { status, headers, body: ReplyBody::Whole(body) }
+        Reply { status, headers, body }
     }
 
     pub fn rewrite_addresses(&self, headers: &mut HeaderMap, origin: &Origin) {

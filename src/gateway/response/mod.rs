@@ -7,6 +7,7 @@ pub mod error;
 pub mod form;
 pub mod gateway_headers;
 pub mod local_pages;
+pub mod pacing;
 pub mod render;
 pub mod reply;
 pub mod responder;

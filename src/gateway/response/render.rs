@@ -23,10 +23,13 @@ use crate::gateway::response::gateway_headers::{GatewayHeaders, add_gateway_head
 use crate::gateway::response::reply::{Reply, ReplyBody};
 use crate::gateway::response::responder::Responder;
 use crate::gateway::response::write::{body_of, finish_head};
+use crate::gateway::url_rewrite::rendering::Rendering;
 use crate::telemetry::{CacheOutcome, Fetch};
 
 /// Buffer space for the head of an ordinary answer.
 const HEAD_BYTES_USUAL: usize = 2 * 1024;
+/// Longer bodies are rendered piece by piece. Chosen here: nearly all answers are one write.
+pub const BUFFERED_BYTES_MAX: usize = 64 * 1024;
 
 /// An answer to render: a stored one with its selection, or a finished reply.
 pub enum Content {
@@ -56,6 +59,13 @@ pub enum Compression {
 enum Source {
     Stored(Arc<Entry>),
     Ready(ReplyBody),
+}
+
+/// The body of an answer whose head is in a buffer.
+pub struct Buffered {
+    pub body_bytes: u64,
+    /// The part of the body that is not in the buffer.
+    pub rest: Option<Box<Rendering>>,
 }
 
 impl Responder {
@@ -113,15 +123,15 @@ impl Responder {
         let mut head = MapHead::default();
         let body = match self.render(content, form, added, now, &mut head) {
             Source::Stored(entry) => {
-                ReplyBody::Whole(self.env.urls.render(&entry.body, form.origin))
+                ReplyBody::Rendered(Box::new(self.env.urls.rendering(&entry.body, form.origin)))
             }
             Source::Ready(body) => body,
         };
         (head, body)
     }
 
-    /// Renders a stored answer into a buffer, head and body. Returns its status and the bytes of
-    /// its body.
+    /// Renders a stored answer into a buffer: the head and the body, or the beginning of a long
+    /// body.
     pub fn render_into(
         &self,
         entry: Arc<Entry>,
@@ -130,20 +140,34 @@ impl Responder {
         added: GatewayHeaders<'_>,
         now: Timestamp,
         into: &mut Vec<u8>,
-    ) -> (StatusCode, u64) {
+    ) -> (StatusCode, Buffered) {
         let status = selection.status(&entry);
         let content = Content::Stored(entry, selection);
         let source = self.render(content, form, Some(added), now, &mut OnWire(into));
         finish_head(into);
         let (_, sends_body) = body_of(form.method, status);
         let before = into.len();
-        match source {
-            _ if !sends_body => {}
-            Source::Stored(entry) => self.env.urls.render_into(&entry.body, form.origin, into),
-            Source::Ready(ReplyBody::Whole(body)) => into.extend_from_slice(&body),
-            Source::Ready(ReplyBody::Streamed { .. }) => {}
+        let rest = match source {
+            _ if !sends_body => None,
+            Source::Stored(entry) if entry.body.text().len() <= BUFFERED_BYTES_MAX => {
+                self.env.urls.render_into(&entry.body, form.origin, into);
+                None
+            }
+            Source::Stored(entry) => Some(self.env.urls.rendering(&entry.body, form.origin)),
+            Source::Ready(ReplyBody::Whole(body)) if body.len() <= BUFFERED_BYTES_MAX => {
+                into.extend_from_slice(&body);
+                None
+            }
+            Source::Ready(ReplyBody::Whole(body)) => Some(Rendering::opaque(body)),
+            Source::Ready(ReplyBody::Rendered(body)) => Some(*body),
+            Source::Ready(ReplyBody::Streamed { .. }) => None,
+        };
+        let body_bytes = rest.as_ref().map_or(into.len() - before, Rendering::bytes_left);
+        let mut rest = rest.map(Box::new);
+        if let Some(rest) = &mut rest {
+            rest.fill(into, BUFFERED_BYTES_MAX);
         }
-        (status, (into.len() - before) as u64)
+        (status, Buffered { body_bytes: body_bytes as u64, rest })
     }
 
     fn render(
@@ -164,10 +188,7 @@ impl Responder {
                 if let Some(added) = added.as_mut().filter(|_| headers.contains_key(RATE_LIMIT)) {
                     added.view = None;
                 }
-                let length = match &body {
-                    ReplyBody::Whole(body) => Some(body.len()),
-                    ReplyBody::Streamed { .. } => None,
-                };
+                let length = body.length();
                 head.begin(status, HEAD_BYTES_USUAL);
                 head.add_map(headers);
                 (status, Source::Ready(body), length)
@@ -201,7 +222,7 @@ impl Responder {
             Selection::Gzip(gzip) => gzip.len(),
             _ => 0,
         };
-        head.begin(status, HEAD_BYTES_USUAL + body_bytes);
+        head.begin(status, HEAD_BYTES_USUAL + body_bytes.min(BUFFERED_BYTES_MAX));
         match selection {
             Selection::PreconditionFailed => (status, whole(Bytes::new()), Some(0)),
             Selection::Unsatisfiable => {
@@ -222,9 +243,10 @@ impl Responder {
                 let content_range =
                     format!("bytes {}-{}/{}", range.start(), range.end(), rendered());
                 head.set(header::CONTENT_RANGE.as_str(), content_range.as_bytes());
-                let part = self.env.urls.render(&entry.body, form.origin).slice(range);
-                let length = part.len();
-                (status, whole(part), Some(length))
+                let part = self.env.urls.rendering(&entry.body, form.origin).part(&range);
+                let length = part.bytes_left();
+                let part = ReplyBody::Rendered(Box::new(part));
+                (status, Source::Ready(part), Some(length))
             }
             Selection::Gzip(gzip) => {
                 self.add_stored(&entry, entry.head.wire(), &[], status, form, head);

@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use crate::gateway::cache::shared_body::Reader;
 use crate::gateway::url_rewrite::json_stream::JsonStream;
+use crate::gateway::url_rewrite::rendering::Rendering;
 
 pub struct Reply {
     pub status: StatusCode,
@@ -16,12 +17,25 @@ pub struct Reply {
 
 pub enum ReplyBody {
     Whole(Bytes),
+    /// Shared with other clients, and rendered for this one as it is written.
+    Rendered(Box<Rendering>),
     /// Passed on as it arrives.
     Streamed {
         /// The URL rewriter, for JSON.
         rewriting: Option<Box<JsonStream>>,
         reader: Box<Reader>,
     },
+}
+
+impl ReplyBody {
+    /// The length, if it is known.
+    pub fn length(&self) -> Option<usize> {
+        match self {
+            Self::Whole(body) => Some(body.len()),
+            Self::Rendered(body) => Some(body.bytes_left()),
+            Self::Streamed { .. } => None,
+        }
+    }
 }
 
 impl Reply {

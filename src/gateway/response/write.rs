@@ -1,25 +1,20 @@
 //! The two writers of answers: to a session of the framework, and into a buffer.
 
-use std::future::Future;
-use std::time::Duration;
-
 use bytes::Bytes;
 use http::header::{self, HeaderMap};
 use http::{Method, StatusCode, Version};
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::date::get_cached_date;
-use tokio::time::timeout;
 
 use crate::gateway::cache::shared_body::Lost;
 use crate::gateway::http::head_writer::{Fields as _, MapHead, OnWire, push_status};
+use crate::gateway::response::pacing::{Broken, Pacing};
 use crate::gateway::response::reply::ReplyBody;
+use crate::gateway::url_rewrite::rendering::Rendering;
 
-/// Size of one write; the write timeout counts for each.
-const SLICE_BYTES: usize = 64 * 1024;
-
-/// The answer could not be written completely; the connection is unusable.
-pub struct Broken;
+/// The longest piece for an HTTP/2 stream: one frame of the usual size (RFC 9113 §6.5.2).
+const FRAME_BYTES: usize = 16 * 1024;
 
 /// Writes an answer to a session. Returns the bytes of its body.
 pub async fn write(
@@ -27,42 +22,58 @@ pub async fn write(
     method: &Method,
     head: MapHead,
     body: ReplyBody,
-    pause_max: Duration,
+    pacing: Pacing,
 ) -> Result<u64, Broken> {
     let MapHead { status, fields } = head;
     let (_, sends_body) = body_of(method, status);
     let has_length = fields.contains_key(header::CONTENT_LENGTH);
     let mut head = head_of(status, fields);
-    let mut writer = Writer { session, pause_max, written: 0 };
-    match body {
-        ReplyBody::Whole(body) => {
-            writer.head(head).await?;
-            writer.last(if sends_body { body } else { Bytes::new() }).await?;
-        }
+    let frame_bytes = if session.is_http2() { FRAME_BYTES } else { usize::MAX };
+    let piece_bytes = pacing.piece_bytes().min(frame_bytes);
+    let mut writer = Writer { session, pacing, written: 0 };
+    let mut rendering = match body {
+        ReplyBody::Whole(body) => Rendering::opaque(body),
+        ReplyBody::Rendered(body) => *body,
         ReplyBody::Streamed { mut rewriting, mut reader } => {
             // HTTP/1.0 has no chunks: the end of the connection ends the body.
             let has_chunks = !writer.session.is_http2()
                 && writer.session.req_header().version == Version::HTTP_11;
             if has_chunks && !has_length {
-                head.insert_header(header::TRANSFER_ENCODING, "chunked").map_err(|_| Broken)?;
+                head.insert_header(header::TRANSFER_ENCODING, "chunked")
+                    .map_err(|_| Broken::Lost)?;
             }
             writer.head(head).await?;
             // A body that breaks off upstream must break off here too, not end as if complete.
-            while sends_body && let Some(mut piece) = reader.next().await.map_err(|Lost| Broken)? {
-                if let Some(rewriting) = &mut rewriting {
-                    piece = rewriting.push(&piece);
-                }
-                tokio::select! {
-                    biased;
-                    written = writer.slices(piece) => written?,
-                    never = reader.read_ahead() => match never {},
+            while sends_body
+                && let Some(mut read) = reader.next().await.map_err(|Lost| Broken::Lost)?
+            {
+                while !read.is_empty() {
+                    let mut piece = read.split_to(read.len().min(piece_bytes));
+                    if let Some(rewriting) = &mut rewriting {
+                        piece = rewriting.push(&piece);
+                    }
+                    tokio::select! {
+                        biased;
+                        written = writer.piece(piece, false) => written?,
+                        never = reader.read_ahead() => match never {},
+                    }
                 }
             }
             drop(reader);
-            writer.last(rewriting.map_or_else(Bytes::new, |rewriting| rewriting.finish())).await?;
+            let rest = rewriting.map_or_else(Bytes::new, |rewriting| rewriting.finish());
+            writer.piece(rest, true).await?;
+            return Ok(writer.written);
+        }
+    };
+    writer.head(head).await?;
+    loop {
+        let piece = if sends_body { rendering.piece(piece_bytes) } else { Bytes::new() };
+        let is_last = !sends_body || rendering.bytes_left() == 0;
+        writer.piece(piece, is_last).await?;
+        if is_last {
+            return Ok(writer.written);
         }
     }
-    Ok(writer.written)
 }
 
 /// Ends a head in a buffer as the framework would end it.
@@ -77,9 +88,9 @@ pub async fn write_interim(
     session: &mut ServerSession,
     status: StatusCode,
     headers: HeaderMap,
-    pause_max: Duration,
+    mut pacing: Pacing,
 ) -> Result<(), Broken> {
-    in_time(pause_max, session.write_response_header(Box::new(head_of(status, headers)))).await
+    pacing.write(0, session.write_response_header(Box::new(head_of(status, headers)))).await
 }
 
 pub fn encode_interim(status: StatusCode, headers: &HeaderMap, into: &mut Vec<u8>) {
@@ -109,40 +120,18 @@ fn head_of(status: StatusCode, headers: HeaderMap) -> ResponseHeader {
 
 struct Writer<'s> {
     session: &'s mut ServerSession,
-    pause_max: Duration,
+    pacing: Pacing,
     written: u64,
 }
 
 impl Writer<'_> {
     async fn head(&mut self, head: ResponseHeader) -> Result<(), Broken> {
-        in_time(self.pause_max, self.session.write_response_header(Box::new(head))).await
+        self.pacing.write(0, self.session.write_response_header(Box::new(head))).await
     }
 
-    /// Writes in slices, so that the timeout bounds a pause and not the whole body.
-    async fn slices(&mut self, mut body: Bytes) -> Result<(), Broken> {
-        while !body.is_empty() {
-            let slice = body.split_to(body.len().min(SLICE_BYTES));
-            self.written += slice.len() as u64;
-            in_time(self.pause_max, self.session.write_response_body(slice, false)).await?;
-        }
-        Ok(())
-    }
-
-    async fn last(&mut self, mut body: Bytes) -> Result<(), Broken> {
-        let slice = body.split_off(body.len() - body.len() % SLICE_BYTES);
-        self.slices(body).await?;
-        self.written += slice.len() as u64;
-        in_time(self.pause_max, self.session.write_response_body(slice, true)).await
-    }
-}
-
-/// The framework sets no timeout for heads and flushes.
-async fn in_time(
-    limit: Duration,
-    write: impl Future<Output = pingora::Result<()>>,
-) -> Result<(), Broken> {
-    match timeout(limit, write).await {
-        Ok(Ok(())) => Ok(()),
-        _ => Err(Broken),
+    async fn piece(&mut self, piece: Bytes, is_last: bool) -> Result<(), Broken> {
+        let bytes = piece.len();
+        self.written += bytes as u64;
+        self.pacing.write(bytes, self.session.write_response_body(piece, is_last)).await
     }
 }

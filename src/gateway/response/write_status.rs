@@ -100,7 +100,7 @@ impl<'w> ResponseStatus<'w> {
     fn of(reply: &'w Reply) -> Self {
         let body: &[u8] = match &reply.body {
             ReplyBody::Whole(body) => body,
-            ReplyBody::Streamed { .. } => &[],
+            ReplyBody::Rendered(_) | ReplyBody::Streamed { .. } => &[],
         };
         let mut headers = BTreeMap::<_, String>::new();
         for (name, value) in &reply.headers {

@@ -28,13 +28,13 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::clock::timer_now;
+use crate::decision::floor_rate::FloorRate;
 use crate::gateway::request::validate::{BodyFraming, HEAD_BYTES_MAX};
+use crate::gateway::response::pacing::Broken;
 use crate::gateway::server::unread::{Unread, UnreadBody};
 
 /// Size of one read; nearly all request heads are shorter.
 const READ_BYTES: usize = 4 * 1024;
-/// Size of one write; the write timeout counts for each.
-const SLICE_BYTES: usize = 64 * 1024;
 
 /// The IP address of a peer, if it has one.
 pub(super) fn ip_of(peer: &SocketAddr) -> Option<IpAddr> {
@@ -186,7 +186,7 @@ impl Connection {
         poll_fn(|context| {
             if !unsent.is_empty() {
                 let mut rest = unsent.as_slice();
-                let written = self.poll_write_out(&mut rest, true, context);
+                let written = self.poll_write_out(&mut rest, context);
                 let taken = unsent.len() - rest.len();
                 unsent.drain(..taken);
                 if matches!(written, Poll::Ready(Err(_))) {
@@ -223,36 +223,38 @@ impl Connection {
         Poll::Ready(Ok(read.filled().len()))
     }
 
-    /// Writes all of `bytes`. Returns false if the client left or took nothing for `pause_max`.
+    /// Writes all of `bytes`, while the client takes at least the floor rate.
     pub(super) async fn write(
         &mut self,
         watch: &mut Watch,
+        rate: &mut FloorRate,
         bytes: &[u8],
-        pause_max: Duration,
-    ) -> bool {
-        let mut slices = bytes.chunks(SLICE_BYTES).peekable();
-        while let Some(mut slice) = slices.next() {
-            let mut deadline = None;
-            let is_last = slices.peek().is_none();
-            let written = poll_fn(|context| {
-                match self.poll_write_out(&mut slice, is_last, context) {
-                    Poll::Ready(done) => return Poll::Ready(done.is_ok()),
-                    Poll::Pending => {}
-                }
-                let deadline = *deadline.get_or_insert_with(|| timer_now() + pause_max);
-                watch.poll_late(deadline, context).map(|()| false)
-            });
-            if !written.await {
-                return false;
+    ) -> Result<(), Broken> {
+        let mut rest = bytes;
+        let mut blocked_since = None;
+        poll_fn(|context| {
+            let before = rest.len();
+            let written = self.poll_write_out(&mut rest, context);
+            let taken = before - rest.len();
+            if let Poll::Ready(done) = written {
+                // Most writes are never blocked, and read no clock.
+                rate.took(taken, blocked_since.map_or(Duration::ZERO, |since| timer_now() - since));
+                return Poll::Ready(done.map_err(|_| Broken::Lost));
             }
-        }
-        true
+            let now = timer_now();
+            let since = blocked_since.get_or_insert(now);
+            if taken > 0 {
+                rate.took(taken, now - *since);
+                *since = now;
+            }
+            watch.poll_late(*since + rate.patience(), context).map(|()| Err(Broken::TooSlow))
+        })
+        .await
     }
 
     fn poll_write_out(
         &mut self,
         rest: &mut &[u8],
-        is_last: bool,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         while !rest.is_empty() {
@@ -261,7 +263,7 @@ impl Connection {
                 written => rest.advance(written),
             }
         }
-        if is_last { Pin::new(&mut self.stream).poll_flush(context) } else { Poll::Ready(Ok(())) }
+        Pin::new(&mut self.stream).poll_flush(context)
     }
 }
 

@@ -14,8 +14,10 @@ use pingora::server::ShutdownWatch;
 use tokio::time::Instant;
 
 use crate::clock::timer_now;
+use crate::decision::floor_rate::FloorRate;
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::validate::{self, BodyFraming, Wire};
+use crate::gateway::response::{pacing::Broken, render::BUFFERED_BYTES_MAX};
 use crate::gateway::server::connection::{Connection, Received, Watch};
 use crate::gateway::server::handler::{Frontend, Handler, PREFACE};
 use crate::gateway::server::head::HeadReader;
@@ -70,6 +72,7 @@ impl Frontend {
     ) -> Next {
         let mut buffer = Vec::new();
         let mut memo = None;
+        let mut rate = handler.floor_rate();
         loop {
             let listen = &handler.gateway.env.config.listen;
             let until = timer_now()
@@ -80,6 +83,7 @@ impl Frontend {
             if self.renew(handler) {
                 // Under the new config the same key may be unknown.
                 memo = None;
+                rate = handler.floor_rate();
             }
             let listen = &handler.gateway.env.config.listen;
             let deadline =
@@ -107,38 +111,61 @@ impl Frontend {
             let Some((lookup, head_bytes)) = lookup else {
                 return for_a_session(connection, whole.unwrap_or_default());
             };
-            let served = match lookup {
+            let mut served = match lookup {
                 Lookup::Served(served) => served,
                 Lookup::Miss(miss) => {
                     handler.fetch_for_connection(connection, *miss, shutdown, &mut buffer).await
                 }
             };
             // For a session, the buffer has interim answers that the client has not taken yet.
-            let is_written = !matches!(served, Served::ClientGone(_))
-                && connection.write(watch, &buffer, listen.body_timeout).await;
-            match served {
-                Served::Buffered(request, body_bytes) if is_written => {
-                    handler.finish(request, Some(body_bytes));
+            let written = write(connection, watch, &mut rate, &mut buffer, &mut served).await;
+            let mut request = match served {
+                Served::Buffered(request, answer) if written.is_ok() => {
+                    handler.finish(request, Some(answer.body_bytes));
+                    connection.used(head_bytes);
+                    buffer.clear();
+                    buffer.shrink_to(BUFFER_KEPT_BYTES);
+                    age = Age::Used;
+                    continue;
                 }
-                Served::Known(known) if is_written => {
+                Served::Known(known) if written.is_ok() => {
                     connection.begin(head_bytes, Some(BodyFraming::None));
                     return Next::Session(Some(known));
                 }
-                Served::Buffered(request, _) | Served::ClientGone(request) => {
-                    handler.finish(request, None);
-                    return Next::Over;
-                }
-                Served::Known(known) => {
-                    handler.finish(known.request, None);
-                    return Next::Over;
-                }
+                Served::Buffered(request, _) | Served::ClientGone(request) => request,
+                Served::Known(known) => known.request,
+            };
+            if written == Err(Broken::TooSlow) {
+                request.cut_off();
             }
-            connection.used(head_bytes);
-            buffer.clear();
-            buffer.shrink_to(BUFFER_KEPT_BYTES);
-            age = Age::Used;
+            handler.finish(request, None);
+            return Next::Over;
         }
     }
+}
+
+/// Writes the buffer, and the rest of a long body through it.
+async fn write(
+    connection: &mut Connection,
+    watch: &mut Watch,
+    rate: &mut FloorRate,
+    buffer: &mut Vec<u8>,
+    served: &mut Served,
+) -> Result<(), Broken> {
+    let rest = match served {
+        Served::ClientGone(_) => return Err(Broken::Lost),
+        Served::Known(_) => None,
+        Served::Buffered(_, answer) => answer.rest.as_mut(),
+    };
+    connection.write(watch, rate, buffer).await?;
+    if let Some(rest) = rest {
+        while rest.bytes_left() > 0 {
+            buffer.clear();
+            rest.fill(buffer, BUFFERED_BYTES_MAX);
+            connection.write(watch, rate, buffer).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Waits for a request's first bytes, and for as many as tell HTTP/2 from HTTP/1.1. Returns the
@@ -276,7 +303,7 @@ impl Handler {
         let lookup = match self.stored(&mut request, &routed, now) {
             Err(lookup) => Lookup::Miss(Box::new(Miss { request, read: routed, lookup })),
             Ok(entry) => Lookup::Served(match self.put(entry, &mut request, now, buffer) {
-                Ok(body_bytes) => Served::Buffered(request, body_bytes),
+                Ok(buffered) => Served::Buffered(request, buffered),
                 Err(_) => Served::known(request, Ok(Classification::Read(routed))),
             }),
         };

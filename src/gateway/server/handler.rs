@@ -4,8 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::decision::floor_rate::FloorRate;
 use crate::gateway::assembly::Gateway;
 use crate::gateway::reload::Current;
+use crate::gateway::response::pacing::{Pacing, Streams};
 
 /// HTTP/2's preface; no HTTP/1.1 request begins so (RFC 9113 §3.4).
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -26,6 +28,21 @@ pub struct Handler {
     pub(super) scheme: &'static str,
     /// Tells connections apart where they share something.
     pub(super) connection: u64,
+    /// The streams of its HTTP/2 connection that are being written.
+    pub(super) streams: Option<Arc<Streams>>,
+}
+
+impl Handler {
+    /// The floor rate of a connection, for all its answers on the fast path.
+    pub(super) fn floor_rate(&self) -> FloorRate {
+        let listen = &self.gateway.env.config.listen;
+        FloorRate::new(listen.answer_rate_min, listen.body_timeout)
+    }
+
+    /// The pacing of one answer.
+    pub(super) fn pacing(&self) -> Pacing {
+        Pacing::new(self.floor_rate(), self.streams.clone())
+    }
 }
 
 impl Frontend {
@@ -42,7 +59,8 @@ impl Frontend {
 
     /// A handler for the connection of this number, under the current config.
     pub(super) fn handler_of(&self, connection: u64) -> Handler {
-        Handler { gateway: self.current.gateway(), scheme: self.scheme, connection }
+        let gateway = self.current.gateway();
+        Handler { gateway, scheme: self.scheme, connection, streams: None }
     }
 
     /// Moves `handler` to the current config; returns true if it changed.

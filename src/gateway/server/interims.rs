@@ -9,7 +9,7 @@ use pingora::ErrorType;
 use pingora::protocols::http::ServerSession;
 
 use crate::gateway::http::interim::{Interim, Interims};
-use crate::gateway::response::write::{self, Broken};
+use crate::gateway::response::{pacing::Broken, write};
 use crate::gateway::server::{handler::Handler, request::Request};
 use crate::gateway::url_rewrite::map::Origin;
 
@@ -41,8 +41,7 @@ impl Handler {
         interim: &Interim,
     ) -> Result<(), Broken> {
         let headers = self.gateway.responder.headers_of_interim(interim, origin);
-        let pause_max = self.gateway.env.config.listen.body_timeout;
-        write::write_interim(session, interim.status, headers, pause_max).await
+        write::write_interim(session, interim.status, headers, self.pacing()).await
     }
 
     /// Runs `work` and passes interim answers to a session meanwhile. `None` if the client left. A

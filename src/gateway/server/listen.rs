@@ -18,6 +18,7 @@ use pingora::protocols::l4::stream::L4BufferSettings;
 use pingora::server::Fds;
 use pingora::services::Service as _;
 use pingora::services::listening::Service;
+use socket2::SockRef;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -28,6 +29,10 @@ use crate::gateway::server::handler::Frontend;
 /// One write for an ordinary answer (src/gateway/README.md, "The framework"). Reads have a buffer
 /// of the gateway's own; the framework's would hold another 64 KiB for each connection.
 const BUFFERS: L4BufferSettings = L4BufferSettings { read: Some(0), write: Some(16 * 1024) };
+
+/// Bytes of a connection that the system holds and has not sent. It would otherwise take megabytes
+/// of an answer, and then nothing for minutes from a client that still reads.
+const UNSENT_BYTES_MAX: u32 = 64 * 1024;
 
 /// Owner and group may connect to a Unix socket; a client key is needed all the same.
 const SOCKET_MODE: u32 = 0o660;
@@ -116,6 +121,8 @@ impl Listening {
             let listener =
                 TcpListener::bind(address).map_err(|error| cannot_listen(address, &error))?;
             listener.set_nonblocking(true)?;
+            // Its connections inherit this. Where the system lacks it, a connection buffers more.
+            let _ = SockRef::from(&listener).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
             let bound = listener.local_addr()?;
             fds.add(bound.to_string(), listener.into_raw_fd());
             service.add_listener(ListenerConfig::tcp(bound.to_string()).l4_buffer(BUFFERS));

@@ -17,7 +17,7 @@ use crate::gateway::cache::store::Entry;
 use crate::gateway::dispatch::{job::Job, progress::RequestProgress, route::Route};
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::headers;
-use crate::gateway::response::render::{Compression, Content, Selection};
+use crate::gateway::response::render::{Buffered, Compression, Content, Selection};
 use crate::gateway::server::request::{
     Classification, ClientRequest, Known, Request, RoutedRequest, Stop,
 };
@@ -33,8 +33,8 @@ pub(super) struct Miss {
 
 /// The result of a read on the fast path.
 pub(super) enum Served {
-    /// The answer is in the buffer; the number is the length of its body.
-    Buffered(Request, u64),
+    /// The answer, or its beginning, is in the buffer.
+    Buffered(Request, Buffered),
     ClientGone(Request),
     /// A session must go on.
     Known(Box<Known>),
@@ -100,7 +100,7 @@ impl Handler {
         let answered = match answered {
             ReadAnswer::Entry(entry, cache) if keeps_connection => {
                 match self.put(entry, &mut request, self.gateway.env.clock.now(), buffer) {
-                    Ok(body_bytes) => return Served::Buffered(request, body_bytes),
+                    Ok(buffered) => return Served::Buffered(request, buffered),
                     Err(entry) => ReadAnswer::Entry(entry, cache),
                 }
             }
@@ -144,24 +144,24 @@ impl Handler {
         }
     }
 
-    /// Renders a stored answer into the buffer. Returns the bytes of its body, or the entry when
-    /// that is for the session: its body has to be compressed first, elsewhere.
+    /// Renders a stored answer, or the beginning of a long one, into the buffer. Returns the entry
+    /// when that is for the session: its body has to be compressed first, elsewhere.
     pub(super) fn put(
         &self,
         entry: Arc<Entry>,
         request: &mut Request,
         now: Timestamp,
         buffer: &mut Vec<u8>,
-    ) -> Result<u64, Arc<Entry>> {
+    ) -> Result<Buffered, Arc<Entry>> {
         let responder = &self.gateway.responder;
         let Some(selection) = responder.select(&entry, &request.form(), Compression::AtOnce) else {
             return Err(entry);
         };
         let added = self.gateway_headers(request);
-        let (status, body_bytes) =
+        let (status, buffered) =
             responder.render_into(entry, selection, &request.form(), added, now, buffer);
         request.outcome.status = status.as_u16();
-        Ok(body_bytes)
+        Ok(buffered)
     }
 
     /// Builds the job that the dispatcher sends upstream.

@@ -15,7 +15,7 @@ use crate::gateway::assembly::Gateway;
 use crate::gateway::cache::lookup::ReadAnswer;
 use crate::gateway::dispatch::{job::ClientCredential, progress::RequestProgress, route::Route};
 use crate::gateway::environment::Environment;
-use crate::gateway::error::GatewayError;
+use crate::gateway::error::{GatewayError, SLOW_CLIENT};
 use crate::gateway::http::headers::{self, Passing};
 use crate::gateway::http::interim::Interims;
 use crate::gateway::random;
@@ -193,6 +193,11 @@ impl Request {
         let answered = answered.ok_or(Stop::ClientGone)??;
         self.outcome.cache = answered.outcome();
         Ok(answered)
+    }
+
+    /// Marks an answer whose client took less than the floor rate.
+    pub(super) fn cut_off(&mut self) {
+        self.outcome.refusal = Some(SLOW_CLIENT);
     }
 
     pub(super) fn form(&self) -> Form<'_> {

@@ -21,6 +21,7 @@ use tokio::time::timeout;
 use crate::clock::timer_now;
 use crate::gateway::error::{GatewayError, Malformed};
 use crate::gateway::request::validate::HEAD_BYTES_MAX;
+use crate::gateway::response::pacing::Streams;
 use crate::gateway::response::{error::render_error, form::Form, render::Content, write};
 use crate::gateway::server::connection::{Connection, Watch};
 use crate::gateway::server::fast_path::{Age, Next};
@@ -31,11 +32,16 @@ use crate::gateway::server::request::Known;
 /// nearby.
 const LINGER: Duration = Duration::from_secs(5);
 
+/// Bytes of one HTTP/2 stream between the gateway and the socket. Chosen here: two frames, so that
+/// one is made while the other is sent.
+const STREAM_BYTES_MAX: usize = 32 * 1024;
+
 /// The HTTP/2 side of a listener.
 struct Http2Frontend {
     front: Arc<Frontend>,
     options: HttpServerOptions,
     connection: u64,
+    streams: Arc<Streams>,
 }
 
 #[async_trait]
@@ -63,10 +69,15 @@ impl ServerApp for Frontend {
                     options.h2c = true;
                     options.h2_idle_timeout = Some(listen.idle_timeout);
                     let front = Arc::clone(self);
-                    let number = handler.connection;
-                    return Arc::new(Http2Frontend { front, options, connection: number })
-                        .process_new(connection, shutdown)
-                        .await;
+                    let (connection_number, streams) = (handler.connection, Arc::default());
+                    return Arc::new(Http2Frontend {
+                        front,
+                        options,
+                        connection: connection_number,
+                        streams,
+                    })
+                    .process_new(connection, shutdown)
+                    .await;
                 }
                 Next::Session(known) => {
                     let served = handler.serve_http1(connection, known, &mut watch, shutdown);
@@ -85,7 +96,8 @@ impl HttpServerApp for Http2Frontend {
         session: ServerSession,
         _shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
-        let handler = self.front.handler_of(self.connection);
+        let streams = Some(Arc::clone(&self.streams));
+        let handler = Handler { streams, ..self.front.handler_of(self.connection) };
         handler.serve_http2(session).await;
         None
     }
@@ -98,6 +110,7 @@ impl HttpServerApp for Http2Frontend {
         let mut options = H2Options::default();
         options.max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX));
         options.max_concurrent_streams(250);
+        options.max_send_buffer_size(STREAM_BYTES_MAX);
         Some(options)
     }
 }
@@ -157,7 +170,8 @@ impl Handler {
     fn set_timeouts(&self, session: &mut ServerSession) {
         let listen = &self.gateway.env.config.listen;
         session.set_read_timeout(Some(listen.body_timeout));
-        session.set_write_timeout(Some(listen.body_timeout));
+        // `response/pacing.rs` bounds each write, and tells a slow client from one that left.
+        session.set_write_timeout(None);
         session.set_total_drain_timeout(Some(LINGER));
     }
 
@@ -179,8 +193,7 @@ impl Handler {
         let reason = error.reason();
         self.gateway.env.metrics.refused(None, reason);
         tracing::info!(refusal = reason, "a connection without a readable request was closed");
-        let pause_max = self.gateway.env.config.listen.body_timeout;
-        let written = write::write(&mut session, &Method::GET, head, body, pause_max).await;
+        let written = write::write(&mut session, &Method::GET, head, body, self.pacing()).await;
         // A client that takes no answer gets no time either.
         if let (Ok(_), Some(mut connection)) = (written, connection_of(session)) {
             connection.shutdown().await;

@@ -13,8 +13,7 @@ use tracing::Instrument;
 use crate::gateway::cache::lookup::ReadAnswer;
 use crate::gateway::error::{GatewayError, Malformed};
 use crate::gateway::request::validate::{self, BodyFraming, ValidRequest, Wire};
-use crate::gateway::response::render::Content;
-use crate::gateway::response::write::{self, Broken};
+use crate::gateway::response::{pacing::Broken, render::Content, write};
 use crate::gateway::server::body::can_go_on;
 use crate::gateway::server::connection::ip_of;
 use crate::gateway::server::request::{Body, Classification, Known, Request, Stop, Transport};
@@ -45,9 +44,16 @@ impl Handler {
             }
             Err(Stop::ClientGone) => {
                 session.set_keepalive(None);
-                Err(Broken)
+                Err(Broken::Lost)
             }
         };
+        if written == Err(Broken::TooSlow) {
+            request.cut_off();
+            if session.is_http2() {
+                // Drops what is buffered of the stream; an HTTP/1.1 connection just closes.
+                session.shutdown().await;
+            }
+        }
         self.finish(request, written.as_ref().ok().copied());
         written.map(drop)
     }
@@ -75,8 +81,7 @@ impl Handler {
             session.set_keepalive(None);
         }
         self.pass_on_interims(session, request).await?;
-        let pause_max = self.gateway.env.config.listen.body_timeout;
-        write::write(session, &request.method, head, body, pause_max).await
+        write::write(session, &request.method, head, body, self.pacing()).await
     }
 
     /// Runs every stage in order; each may end the request. The upstream stages are boxed: inline,

@@ -8,6 +8,7 @@ use memchr::{memchr, memmem};
 
 use crate::gateway::address::{Root, below};
 use crate::gateway::url_rewrite::offsets::{Builder, UrlOffset, UrlOffsets};
+use crate::gateway::url_rewrite::rendering::{Rendering, Replacement};
 
 /// The key of a short-lived secret in repository objects.
 const SECRET_KEY: &[u8] = b"\"temp_clone_token\"";
@@ -190,13 +191,30 @@ impl UrlMap {
         out.into()
     }
 
-    pub fn rendered_bytes(&self, body: &Body, origin: &Origin) -> usize {
-        // Every replaced prefix is part of the body, so this cannot underflow.
-        let grown = |length: usize, offset: UrlOffset| {
-            length + origin.base.len() + self.replacement(offset.prefix, origin).len()
-                - self.prefixes[offset.prefix].upstream.len()
+    /// Begins to render the body for this client piece by piece.
+    pub fn rendering(&self, body: &Body, origin: &Origin) -> Rendering {
+        if body.offsets.is_empty() {
+            return Rendering::opaque(body.bytes.clone());
+        }
+        let replacement = |prefix: usize| Replacement {
+            replaced_bytes: self.prefixes[prefix].upstream.len(),
+            by: [origin.base.as_bytes(), self.replacement(prefix, origin).as_bytes()]
+                .concat()
+                .into(),
         };
-        body.offsets.iter().fold(body.bytes.len(), grown)
+        let replacements = (0..self.prefixes.len()).map(replacement).collect();
+        let Body { bytes, offsets } = body.clone();
+        Rendering::new(bytes, offsets, replacements, self.rendered_bytes(body, origin))
+    }
+
+    pub fn rendered_bytes(&self, body: &Body, origin: &Origin) -> usize {
+        let (counts, _) = body.offsets.counts();
+        // Every replaced prefix is part of the body, so this cannot underflow.
+        let counted = self.prefixes.iter().zip(counts).enumerate();
+        counted.fold(body.bytes.len(), |length, (index, (prefix, count))| {
+            let by = origin.base.len() + self.replacement(index, origin).len();
+            length + count * by - count * prefix.upstream.len()
+        })
     }
 
     pub fn render_into(&self, body: &Body, origin: &Origin, out: &mut Vec<u8>) {
@@ -337,6 +355,33 @@ mod tests {
         let map = map();
         let body = map.with_url_offsets(Bytes::copy_from_slice(json.as_bytes()));
         String::from_utf8(map.render(&body, &origin(root)).to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_body_in_pieces_equals_the_whole_one() {
+        let json = r#"{"url":"https://api.example.com","a_url":"https://uploads.example.com/a","title":"text of some length","b_url":"https://api.example.com/graphql","c_url":"https://api.example.com/c"}"#;
+        let map = map();
+        for (json, root) in [(json, Root::V3), (json, Root::Plain), ("[1]", Root::V3)] {
+            let body = map.with_url_offsets(Bytes::from_static(json.as_bytes()));
+            let whole = map.render(&body, &origin(root));
+            assert_eq!(map.rendered_bytes(&body, &origin(root)), whole.len());
+            for bytes in [1, 2, 7, 16, 1_000] {
+                let mut rendering = map.rendering(&body, &origin(root));
+                let mut pieces = Vec::new();
+                while rendering.bytes_left() > 0 {
+                    let piece = rendering.piece(bytes);
+                    assert!(!piece.is_empty() && piece.len() <= bytes, "{bytes}");
+                    pieces.extend_from_slice(&piece);
+                }
+                assert_eq!((&pieces[..], rendering.piece(1).len()), (&whole[..], 0), "{bytes}");
+            }
+            for begin in 0..whole.len() {
+                let range = begin..=whole.len().min(begin + 9);
+                let mut part = map.rendering(&body, &origin(root)).part(&range);
+                let expected = &whole[begin..whole.len().min(begin + 10)];
+                assert_eq!((part.bytes_left(), &part.piece(100)[..]), (expected.len(), expected));
+            }
+        }
     }
 
     #[test]

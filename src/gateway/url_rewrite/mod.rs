@@ -4,3 +4,4 @@ pub mod json_stream;
 pub mod map;
 pub mod offsets;
 pub mod reference;
+pub mod rendering;

@@ -2,10 +2,16 @@
 //! the store holds a hundred thousand answers.
 //!
 //! Each offset is one variable-length number with seven bits a byte, low bits first. It holds the
-//! distance from the previous offset and the index of the upstream prefix.
+//! distance from the previous offset and the index of the upstream prefix. The number of offsets of
+//! each prefix comes first, so that the length of a rendered body costs no walk.
+
+use std::sync::Arc;
 
 /// Enough for the three upstream prefixes: API, GraphQL, uploads.
 const PREFIX_BITS: u32 = 2;
+const PREFIXES: usize = 1 << PREFIX_BITS;
+/// The reference counts of a shared allocation.
+const COUNTS_BYTES: usize = 2 * size_of::<usize>();
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UrlOffset {
@@ -14,67 +20,103 @@ pub struct UrlOffset {
     pub prefix: usize,
 }
 
+/// Shared by all readers of a body; `None` if it has no URL.
 #[derive(Clone, Debug, Default)]
-pub struct UrlOffsets(Box<[u8]>);
+pub struct UrlOffsets(Option<Arc<[u8]>>);
+
+/// A position in the offsets of a body.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cursor {
+    packed: usize,
+    at: usize,
+}
 
 #[derive(Default)]
 pub struct Builder {
     packed: Vec<u8>,
+    counts: [usize; PREFIXES],
     last: usize,
 }
 
 impl UrlOffsets {
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_none()
     }
 
     #[cfg(test)]
     pub fn count(&self) -> usize {
-        self.0.iter().filter(|byte| **byte < 0x80).count()
+        self.counts().0.iter().sum()
     }
 
     pub fn bytes(&self) -> usize {
-        self.0.len()
+        self.0.as_ref().map_or(0, |packed| packed.len() + COUNTS_BYTES)
+    }
+
+    /// The number of offsets of each prefix, and the position of the first offset.
+    pub fn counts(&self) -> ([usize; PREFIXES], Cursor) {
+        let (mut counts, mut cursor) = ([0; PREFIXES], Cursor::default());
+        for count in &mut counts {
+            *count = self.number(&mut cursor).unwrap_or(0);
+        }
+        (counts, cursor)
+    }
+
+    /// Returns the offset at `cursor` and moves on.
+    pub fn next(&self, cursor: &mut Cursor) -> Option<UrlOffset> {
+        let number = self.number(cursor)?;
+        cursor.at += number >> PREFIX_BITS;
+        Some(UrlOffset { at: cursor.at, prefix: number & (PREFIXES - 1) })
     }
 
     pub fn iter(&self) -> impl Iterator<Item = UrlOffset> {
-        let (mut packed, mut at) = (self.0.iter(), 0);
-        std::iter::from_fn(move || {
-            let (mut number, mut shift) = (0, 0);
-            loop {
-                let byte = packed.next()?;
-                number |= usize::from(byte & 0x7f) << shift;
-                if *byte < 0x80 {
-                    break;
-                }
-                shift += 7;
+        let (_, mut cursor) = self.counts();
+        std::iter::from_fn(move || self.next(&mut cursor))
+    }
+
+    fn number(&self, cursor: &mut Cursor) -> Option<usize> {
+        let mut rest = self.0.as_ref()?.get(cursor.packed..)?.iter();
+        let (mut number, mut shift) = (0, 0);
+        loop {
+            let byte = rest.next()?;
+            cursor.packed += 1;
+            number |= usize::from(byte & 0x7f) << shift;
+            if *byte < 0x80 {
+                return Some(number);
             }
-            at += number >> PREFIX_BITS;
-            Some(UrlOffset { at, prefix: number & ((1 << PREFIX_BITS) - 1) })
-        })
+            shift += 7;
+        }
     }
 }
 
 impl Builder {
     /// Adds an offset behind all others.
     pub fn push(&mut self, offset: UrlOffset) {
-        debug_assert!(
-            offset.at >= self.last && offset.prefix < 1 << PREFIX_BITS,
-            "offsets come in order"
-        );
-        let mut number = (offset.at - self.last) << PREFIX_BITS | offset.prefix;
-        while number >= 0x80 {
-            self.packed.push(seven_bits(number) | 0x80);
-            number >>= 7;
-        }
-        self.packed.push(seven_bits(number));
+        debug_assert!(offset.at >= self.last && offset.prefix < PREFIXES, "offsets come in order");
+        push_number(&mut self.packed, (offset.at - self.last) << PREFIX_BITS | offset.prefix);
+        self.counts[offset.prefix] += 1;
         self.last = offset.at;
     }
 
     /// Shrinks to the exact size.
     pub fn finish(self) -> UrlOffsets {
-        UrlOffsets(self.packed.as_slice().into())
+        if self.packed.is_empty() {
+            return UrlOffsets::default();
+        }
+        let mut packed = Vec::with_capacity(self.packed.len() + PREFIXES);
+        for count in self.counts {
+            push_number(&mut packed, count);
+        }
+        packed.extend_from_slice(&self.packed);
+        UrlOffsets(Some(packed.into()))
     }
+}
+
+fn push_number(packed: &mut Vec<u8>, mut number: usize) {
+    while number >= 0x80 {
+        packed.push(seven_bits(number) | 0x80);
+        number >>= 7;
+    }
+    packed.push(seven_bits(number));
 }
 
 fn seven_bits(number: usize) -> u8 {
@@ -105,6 +147,7 @@ mod tests {
         let packed = builder.finish();
         assert_eq!(packed.iter().collect::<Vec<_>>(), offsets);
         assert_eq!(packed.count(), offsets.len());
+        assert_eq!(packed.counts().0, [2, 2, 2, 2]);
         assert!(UrlOffsets::default().is_empty() && UrlOffsets::default().iter().next().is_none());
     }
 }

@@ -10,6 +10,7 @@ mod malformed_requests;
 mod pipelining;
 mod request_bodies;
 mod request_heads;
+mod slow_readers;
 mod upstream_failures;
 mod upstream_tls;
 mod url_rewriting;

@@ -1,0 +1,68 @@
+//! The floor rate of the client that an answer is written to. The streams of an HTTP/2 connection
+//! share its link, and so one floor.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::time::timeout;
+
+use crate::clock::timer_now;
+use crate::decision::floor_rate::FloorRate;
+
+/// The reason why an answer was not written completely; the connection or stream is unusable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// The client or the source of the body has left.
+    Lost,
+    /// The client took less than the floor rate.
+    TooSlow,
+}
+
+/// The streams of an HTTP/2 connection that are being written.
+#[derive(Default)]
+pub struct Streams(AtomicUsize);
+
+pub struct Pacing {
+    rate: FloorRate,
+    streams: Option<Arc<Streams>>,
+}
+
+impl Pacing {
+    /// `streams` are those of an HTTP/2 connection.
+    pub fn new(rate: FloorRate, streams: Option<Arc<Streams>>) -> Self {
+        if let Some(Streams(writing)) = streams.as_deref() {
+            writing.fetch_add(1, Ordering::Relaxed);
+        }
+        Self { rate, streams }
+    }
+
+    pub fn piece_bytes(&self) -> usize {
+        self.rate.piece_bytes()
+    }
+
+    /// Waits for the write of this many bytes, as long as the patience lasts.
+    pub async fn write(
+        &mut self,
+        bytes: usize,
+        write: impl Future<Output = pingora::Result<()>>,
+    ) -> Result<(), Broken> {
+        let begun = timer_now();
+        match timeout(self.rate.patience(), write).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Err(Broken::Lost),
+            Err(_) => return Err(Broken::TooSlow),
+        }
+        let streams = self.streams.as_ref().map_or(1, |streams| streams.0.load(Ordering::Relaxed));
+        self.rate.took(bytes.saturating_mul(streams), begun.elapsed());
+        Ok(())
+    }
+}
+
+impl Drop for Pacing {
+    fn drop(&mut self) {
+        if let Some(Streams(writing)) = self.streams.as_deref() {
+            writing.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
