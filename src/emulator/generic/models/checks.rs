@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{Place, collection, number, raise, text};
 use crate::emulator::events::changes::{Change, WebhookEvent};
 use crate::emulator::generic::address::Address;
+use crate::emulator::generic::bodies::{self, Members};
 use crate::emulator::generic::seeds;
 use crate::emulator::http::{ApiError, Fields, Reply, iso};
 use crate::emulator::routing::{Call, Outcome};
@@ -108,12 +109,14 @@ pub fn create_run(call: &mut Call<'_>, _: &Address) -> Outcome {
     fields.check()?;
     let app = app(call);
     let suite = suite_of(call, &sha, &app)?;
-    let mut stored = seeds::object(json!({
+    // Other members are stored as sent.
+    let mut stored = bodies::kept(bodies::object(call)?);
+    stored.extend(seeds::object(json!({
         "name": name, "head_sha": sha, "status": "queued", "conclusion": null, "started_at": now,
         "completed_at": null, "details_url": null, "external_id": "", "pull_requests": [], "app": app,
         "output": { "title": null, "summary": null, "text": null, "annotations_count": 0 },
         "check_suite_id": suite.id, "check_suite": { "id": suite.id },
-    }));
+    })));
     stored.extend(seeds::object(given));
     let place = Place::of(call, RUNS);
     let run = place.add(call, stored)?;
@@ -161,7 +164,8 @@ pub fn create_suite(call: &mut Call<'_>, _: &Address) -> Outcome {
     let sha = head_sha(call, &mut fields)?;
     fields.check()?;
     let app = app(call);
-    let suite = new_suite(call, &sha, &app)?;
+    let sent = bodies::kept(bodies::object(call)?);
+    let suite = new_suite(call, &sha, &app, sent)?;
     publish_suite(call, &suite, "requested");
     let value = Place::of(call, SUITES).render(call.world, &suite);
     let location = value["url"].as_str().unwrap_or("").to_owned();
@@ -177,16 +181,22 @@ pub fn rerequest_suite(call: &mut Call<'_>, address: &Address) -> Outcome {
     Ok(Reply::json(StatusCode::CREATED, json!({})))
 }
 
-fn new_suite(call: &mut Call<'_>, sha: &str, app: &Value) -> Result<StoredItem, ApiError> {
+fn new_suite(
+    call: &mut Call<'_>,
+    sha: &str,
+    app: &Value,
+    mut sent: Members,
+) -> Result<StoredItem, ApiError> {
     let history = call.history()?;
     let is_head = |branch: &&str| history.head(branch).is_some_and(|head| head.sha == sha);
     let branch = history.branches().find(is_head).map(str::to_owned);
     let parent = history.commit(sha).and_then(|commit| commit.parent.clone());
-    let stored = seeds::object(json!({
+    // Other members are stored as sent.
+    sent.extend(seeds::object(json!({
         "head_branch": branch, "head_sha": sha, "before": parent, "after": sha, "status": "queued",
         "conclusion": null, "pull_requests": [], "app": app, "latest_check_runs_count": 0,
-    }));
-    Place::of(call, SUITES).add(call, stored)
+    })));
+    Place::of(call, SUITES).add(call, sent)
 }
 
 /// Returns the suite of a commit and app; the first check run creates it.
@@ -196,7 +206,7 @@ fn suite_of(call: &mut Call<'_>, sha: &str, app: &Value) -> Result<StoredItem, A
         |suite: &StoredItem| text(suite, "head_sha") == sha && suite.fields.get("app") == Some(app);
     match known.map(|(_, suite)| suite).rfind(is_its) {
         Some(suite) => Ok(suite),
-        None => new_suite(call, sha, app),
+        None => new_suite(call, sha, app, Members::new()),
     }
 }
 

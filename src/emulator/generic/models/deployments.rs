@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Place, raise, text};
 use crate::emulator::events::changes::{Change, WebhookEvent};
 use crate::emulator::generic::address::Address;
-use crate::emulator::generic::seeds;
+use crate::emulator::generic::{bodies, seeds};
 use crate::emulator::http::{ApiError, Fields, Reply, segment};
 use crate::emulator::render::Renderer;
 use crate::emulator::routing::{Call, Outcome};
@@ -38,13 +38,15 @@ pub fn create(call: &mut Call<'_>, _: &Address) -> Outcome {
     }
     fields.check()?;
     let url = call.renderer().repository_url(call.repository()?);
-    let stored = seeds::object(json!({
+    // Other members are stored as sent.
+    let mut stored = bodies::kept(bodies::object(call)?);
+    stored.extend(seeds::object(json!({
         "ref": name, "sha": sha, "task": task, "environment": environment,
         "original_environment": environment, "description": description, "payload": payload,
         "transient_environment": transient, "repository_url": url,
         "production_environment": production.unwrap_or(environment == "production"),
         "creator": Renderer::of(call).user_summary(call.actor()),
-    }));
+    })));
     let place = Place::of(call, DEPLOYMENTS);
     let deployment = place.add(call, stored)?;
     add_environment(call, &environment)?;

@@ -11,7 +11,7 @@ use super::{
 use crate::emulator::events::changes::{Change, WebhookEvent};
 use crate::emulator::events::notifications::Notice;
 use crate::emulator::generic::address::Address;
-use crate::emulator::generic::seeds;
+use crate::emulator::generic::{bodies, seeds};
 use crate::emulator::http::{ApiError, Code, Fields, Reply, SITE, iso};
 use crate::emulator::render::Renderer;
 use crate::emulator::routing::{Call, Outcome};
@@ -80,13 +80,16 @@ pub fn create(call: &mut Call<'_>, address: &Address) -> Outcome {
     let repository = call.repository()?;
     let page = format!("{SITE}/{}/pull/{number}", call.world.full_name(repository));
     let pull_url = format!("{}/pulls/{number}", call.renderer().repository_url(repository));
-    let stored = seeds::object(json!({
+    // Other members are stored as sent.
+    let mut stored = bodies::kept(bodies::object(call)?);
+    stored.remove("comments");
+    stored.extend(seeds::object(json!({
         "body": body, "state": state.unwrap_or("PENDING"), "commit_id": commit, "html_url": page,
         "pull_request_url": pull_url, "author_association": "MEMBER",
         "_links": { "html": { "href": page }, "pull_request": { "href": pull_url } },
         "user": Renderer::of(call).user_summary(call.actor()),
         "submitted_at": state.map(|_| iso(call.now)),
-    }));
+    })));
     let own = reviews(number);
     let review = Place::of(call, &own).add(call, stored)?;
     for draft in drafts {

@@ -48,7 +48,7 @@ impl Observed {
             let path = format!("{}/{}", self.deliveries, delivery["id"]);
             let payload = self.upstream.get(ADA, &path).body["request"]["payload"].clone();
             let event = delivery["event"].as_str().unwrap_or("");
-            let name = match delivery["action"].as_str() {
+            let name = match delivery["action"].as_str().filter(|action| !action.is_empty()) {
                 Some(action) => format!("{event} {action}"),
                 None => event.to_owned(),
             };

@@ -122,11 +122,11 @@ fn a_review_of_a_pull_is_in_the_archive_with_its_state() {
     ];
     for (event, _) in events {
         upstream
-            .post(BEN, &on("/pulls/76/reviews"), &json!({ "body": event, "event": event }))
+            .post(ADA, &on("/pulls/76/reviews"), &json!({ "body": event, "event": event }))
             .assert_status(201);
     }
     let last = upstream
-        .post(BEN, &on("/pulls/76/reviews"), &json!({ "body": "No", "event": "APPROVE" }))
+        .post(ADA, &on("/pulls/76/reviews"), &json!({ "body": "No", "event": "APPROVE" }))
         .assert_status(201)
         .body;
     upstream
@@ -150,7 +150,7 @@ fn a_review_of_a_pull_is_in_the_archive_with_its_state() {
     );
     assert_eq!(
         (&reviews[4]["user"], &reviews[4]["body"]),
-        (&json!(format!("{SITE}/ben")), &json!("No"))
+        (&json!(format!("{SITE}/ada")), &json!("No"))
     );
 }
 

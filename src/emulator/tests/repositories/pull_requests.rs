@@ -113,10 +113,10 @@ fn reviewers_are_requested_and_reviews_are_stored() {
         .assert_status(200);
     assert_eq!(left.body["requested_reviewers"], json!([]));
     let review = upstream
-        .post(BEN, &on("/pulls/76/reviews"), &json!({ "body": "Fine", "event": "APPROVE" }))
+        .post(ADA, &on("/pulls/76/reviews"), &json!({ "body": "Fine", "event": "APPROVE" }))
         .assert_status(201);
     let own = on(&format!("/pulls/76/reviews/{}", review.body["id"]));
-    assert_eq!(upstream.get(NOBODY, &own).assert_status(200).body["user"]["login"], "ben");
+    assert_eq!(upstream.get(NOBODY, &own).assert_status(200).body["user"]["login"], "ada");
     upstream.put(ADA, &format!("{own}/dismissals"), &json!({ "message": "no" })).assert_status(200);
     assert_eq!(upstream.get(NOBODY, &own).body["state"], "DISMISSED");
     upstream.get(NOBODY, &on("/pulls/1/reviews")).assert_status(404);
