@@ -139,14 +139,13 @@ pub fn has_any(call: &Call<'_>, review: u64) -> bool {
 }
 
 /// The review has notified those concerned, so its comments notify whom they mention.
-pub fn publish_of_review(call: &mut Call<'_>, number: u64, review: u64) -> Result<(), ApiError> {
+pub fn publish_of_review(call: &mut Call<'_>, number: u64, review: u64) {
     for comment in of_review(call, review) {
         let body = text(&comment, "body").to_owned();
         let (topic, key) = (Topic::Numbered(number), Some(CommentKey::Review(comment.id)));
         let notice = Notice::Edit { topic, texts: ("", &body), comment: key };
         publish(call, &comment, "created", notice, json!({}));
     }
-    Ok(())
 }
 
 fn publish(

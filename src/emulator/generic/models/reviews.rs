@@ -96,7 +96,7 @@ pub fn create(call: &mut Call<'_>, address: &Address) -> Outcome {
         comments::store(call, number, draft, Some(review.id))?;
     }
     if state.is_some() {
-        publish_submitted(call, number, &review)?;
+        publish_submitted(call, number, &review);
     }
     let value = Place::of(call, &own).render(call.world, &review);
     let location = value["url"].as_str().unwrap_or("").to_owned();
@@ -104,11 +104,7 @@ pub fn create(call: &mut Call<'_>, address: &Address) -> Outcome {
 }
 
 /// Raises the events of a review and of its comments, and withdraws the request for it.
-fn publish_submitted(
-    call: &mut Call<'_>,
-    number: u64,
-    review: &StoredItem,
-) -> Result<(), ApiError> {
+fn publish_submitted(call: &mut Call<'_>, number: u64, review: &StoredItem) {
     touch(call, number);
     let requests = collection(call.repository, &format!("pulls/{number}/requested_reviewers"));
     let reviewer = author(review).unwrap_or(0).to_string();
@@ -116,7 +112,7 @@ fn publish_submitted(
     let body = text(review, "body").to_owned();
     let notice = Notice::Comment { topic: Topic::Numbered(number), text: &body, comment: None };
     publish(call, number, review, "submitted", Published { notice, ..Published::default() });
-    comments::publish_of_review(call, number, review.id)
+    comments::publish_of_review(call, number, review.id);
 }
 
 #[derive(Debug)]
@@ -198,7 +194,7 @@ pub fn submit(call: &mut Call<'_>, address: &Address) -> Outcome {
     let own = reviews(number);
     let changes = json!({ "state": state, "body": body, "submitted_at": iso(call.now) });
     let review = Place::of(call, &own).change(call, &review, changes)?;
-    publish_submitted(call, number, &review)?;
+    publish_submitted(call, number, &review);
     Ok(Reply::ok(Place::of(call, &own).render(call.world, &review)))
 }
 
