@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
+use crate::decision::breaker::State;
 use crate::decision::{AccountId, AccountSnapshot, WindowSnapshot};
 use crate::gateway::Gateway;
 use crate::tokens::{Health, HealthState};
@@ -21,8 +22,23 @@ pub struct Budgets {
     pub now_iso: String,
     /// Requests that wait for admission.
     pub waiting: u64,
+    /// The addresses that differ in scheme, host or port; absent in the answer of older gateways.
+    #[serde(default)]
+    pub upstreams: Vec<UpstreamState>,
     /// In the order of the config.
     pub accounts: Vec<AccountBudgets>,
+}
+
+/// The circuit breaker of an upstream address.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UpstreamState {
+    /// The address without a path; also its name in metrics.
+    pub upstream: String,
+    /// `up`; `suspected` while a probe decides; `down` while only probes are sent.
+    pub state: String,
+    /// Time since which it is down; `null` otherwise.
+    pub down_since: Option<u64>,
+    pub down_since_iso: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,6 +113,7 @@ pub fn of(gateway: &Gateway) -> Budgets {
     Budgets {
         now: now.as_secs_ceil(),
         now_iso: now.rfc3339(),
+        upstreams: gateway.dispatcher.breakers().states().map(UpstreamState::from).collect(),
         accounts: accounts.collect(),
         waiting: gateway.dispatcher.admissions().waiting() as u64,
     }
@@ -166,6 +183,22 @@ impl AccountBudgets {
             resources: account.windows.iter().map(ResourceBudget::from).collect(),
             secondary: secondary.collect(),
             tokens,
+        }
+    }
+}
+
+impl From<(&str, State)> for UpstreamState {
+    fn from((upstream, state): (&str, State)) -> Self {
+        let (state, since) = match state {
+            State::Closed => ("up", None),
+            State::Suspected => ("suspected", None),
+            State::Open { since, .. } => ("down", Some(since)),
+        };
+        Self {
+            upstream: upstream.to_owned(),
+            state: state.to_owned(),
+            down_since: since.map(Timestamp::as_secs),
+            down_since_iso: since.map(Timestamp::rfc3339_past),
         }
     }
 }

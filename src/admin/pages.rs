@@ -31,11 +31,15 @@ pub fn readiness(gateway: &Gateway) -> Reply {
         let benched = count(|state| matches!(state, HealthState::Benched { .. }));
         let minting = count(|state| matches!(state, HealthState::Minting));
         // Only the numbers: the accounts are for holders of the admin token.
-        let note = if benched + minting == 0 {
+        let mut note = if benched + minting == 0 {
             String::new()
         } else {
             format!("\n{benched} of {} upstream tokens benched, {minting} minting", health.len())
         };
+        // Still ready: stored answers are served, and another process would fare no better.
+        if gateway.dispatcher.is_upstream_down() {
+            note.push_str("\nthe upstream is down: only probes are sent");
+        }
         text(StatusCode::OK, &format!("ok{note}"))
     }
 }
@@ -98,6 +102,9 @@ pub fn metrics(gateway: &Gateway) -> Reply {
                     metrics.set_secondary(&account.name, name, limit.in_use.into());
                 }
             }
+        }
+        for breaker in gateway.dispatcher.breakers().all() {
+            metrics.set_upstream_down(&breaker.name, breaker.outage().is_some());
         }
         for token in &health {
             let (account, name) =

@@ -54,6 +54,8 @@ pub enum Ended {
     TimedOut,
     /// With an answer that cannot be decoded.
     Undecodable,
+    /// The upstream is down: the request was not sent, or a read was given up.
+    UpstreamDown,
     /// The request was cancelled before anything was sent.
     Cancelled,
 }
@@ -101,6 +103,8 @@ pub enum Failed {
     NotNow,
     /// No connection.
     Unreachable,
+    /// The upstream is down, so nothing was sent.
+    UpstreamDown,
     /// A write may have been executed or not.
     OutcomeUnknown,
     /// A read got no answer in time.
@@ -136,12 +140,15 @@ pub struct Attempts {
     is_kept: bool,
     candidates: usize,
     deadline: Timestamp,
+    answer_by: Option<Timestamp>,
     attempt: u32,
     limited: usize,
     rejections: u32,
     unfit: usize,
     has_met_stale: bool,
     may_have_run: bool,
+    /// The last failure to get an answer.
+    failed: Option<Failed>,
 }
 
 /// A request as far as its attempts depend on it.
@@ -174,13 +181,31 @@ impl Attempts {
             is_kept: kept.is_some(),
             candidates,
             deadline,
+            answer_by: None,
             attempt,
             limited: 0,
             rejections: 0,
             unfit: 0,
             has_met_stale: false,
             may_have_run,
+            failed: None,
         }
+    }
+
+    /// True if it outlasts an outage of the upstream, however long.
+    pub fn outlasts_outage(&self) -> bool {
+        self.policy.patience == Patience::Queued
+    }
+
+    /// Sets the time from which nothing is sent again.
+    pub fn set_answer_by(&mut self, answer_by: Option<Timestamp>) {
+        self.answer_by = answer_by;
+    }
+
+    /// The error of a request whose next attempt a limit denies; `None`: the limit itself. A client
+    /// must not take an upstream that does not answer for a limit.
+    pub fn failed_before(&self) -> Option<Failed> {
+        self.failed
     }
 
     /// Counts an attempt that begins. Returns whether it may use an idle connection: one that dies
@@ -226,6 +251,11 @@ impl Attempts {
                 let record = Some(Record { not_before: now, may_have_run: true });
                 Decided { record, step: Step::Send }
             }
+            Ended::UpstreamDown if self.outlasts_outage() => {
+                self.attempt -= 1;
+                only(Step::Send)
+            }
+            Ended::UpstreamDown => only(Step::Fail(Failed::UpstreamDown)),
             Ended::Cancelled => only(Step::Fail(Failed::NotNow)),
             Ended::NotSent => self.failed(now, Failure::Connect, Failed::Unreachable, jitter),
             Ended::Lost => self.failed(now, Failure::Ambiguous, Failed::Lost, jitter),
@@ -258,7 +288,7 @@ impl Attempts {
 
     fn server_error(&mut self, now: Timestamp, jitter: f64) -> Decided {
         match self.next(now, Failure::Upstream5xx, jitter) {
-            Next::Retry { not_before } if not_before <= self.deadline => {
+            Next::Retry { not_before } if self.may_begin(not_before) => {
                 self.may_have_run = true;
                 self.pause(now, Record { not_before, may_have_run: true })
             }
@@ -295,8 +325,9 @@ impl Attempts {
     fn failed(&mut self, now: Timestamp, failure: Failure, read: Failed, jitter: f64) -> Decided {
         let may_have_run = failure == Failure::Ambiguous;
         self.may_have_run |= may_have_run;
+        self.failed = Some(read);
         match self.next(now, failure, jitter) {
-            Next::Retry { not_before } if not_before <= self.deadline => {
+            Next::Retry { not_before } if self.may_begin(not_before) => {
                 self.pause(now, Record { not_before, may_have_run })
             }
             _ => {
@@ -305,6 +336,10 @@ impl Attempts {
                 Decided { record: None, step: Step::Fail(failed) }
             }
         }
+    }
+
+    fn may_begin(&self, at: Timestamp) -> bool {
+        at <= self.deadline && self.answer_by.is_none_or(|answer_by| at < answer_by)
     }
 
     fn pause(&self, now: Timestamp, record: Record) -> Decided {

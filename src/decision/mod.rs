@@ -12,6 +12,8 @@
 //! | `body_pace` | the time that a request body may take (D20) |
 //! | [`scheduler`] | admission: now, later or never (D10) |
 //! | `quota` | the account: primary budgets (D4), secondary limits (D5), cooldowns (D6) |
+//! | `breaker` | sending at all: the circuit breaker of an upstream address (D22) |
+//! | `deadline` | the time by which a request is answered |
 //! | `attempts` | the step after each attempt of a request (D6, D7) |
 //! | `retry` | the step after a failure (D7) |
 //! | `floor_rate` | how long a slow client may take an answer |
@@ -22,7 +24,9 @@
 pub(crate) mod access;
 pub(crate) mod attempts;
 pub(crate) mod body_pace;
+pub mod breaker;
 pub(crate) mod cache;
+pub(crate) mod deadline;
 pub(crate) mod floor_rate;
 pub(crate) mod permissions;
 mod quota;

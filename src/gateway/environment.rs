@@ -13,6 +13,8 @@ use crate::telemetry::Metrics;
 pub struct Environment {
     pub config: Arc<Config>,
     pub clock: Clock,
+    /// The machine's clock, for timeouts of the upstream: sockets follow no other.
+    pub timeouts: Clock,
     pub metrics: Arc<Metrics>,
     /// Requests in progress.
     pub active: Arc<Active>,
@@ -40,7 +42,8 @@ impl Environment {
             Freshness::Rfc9111 => Mode::Rfc9111,
         };
         let passthrough_name = PASSTHROUGH_ACCOUNT.into();
-        Arc::new(Self { config, clock, metrics, active, mode, urls, passthrough_name })
+        let timeouts = Clock::system();
+        Arc::new(Self { config, clock, timeouts, metrics, active, mode, urls, passthrough_name })
     }
 
     /// The config's name of an account; accounts that the config does not know share one name.

@@ -6,6 +6,7 @@ use http::StatusCode;
 
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
+use crate::decision::breaker::Outage;
 use crate::decision::{BudgetView, LimitKind};
 use crate::tokens::Lack;
 use crate::writes::{StoreError, WriteState, record::Reason};
@@ -88,6 +89,9 @@ pub enum GatewayError {
     #[strum(serialize = "upstream_unreachable")]
     #[error("The upstream cannot be reached; nothing was executed.")]
     Unreachable,
+    /// The circuit breaker is open, so nothing was sent.
+    #[error("The upstream does not answer at the moment; nothing was executed.")]
+    UpstreamDown(Outage),
     /// The upstream took a read and gave no proper answer.
     #[error("The upstream's answer was lost.")]
     UpstreamFailed,
@@ -199,6 +203,7 @@ impl GatewayError {
             Self::Malformed(Malformed::HeadTooLarge) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::TokensRejected
             | Self::Unreachable
+            | Self::UpstreamDown(Outage::Unreachable)
             | Self::UpstreamFailed
             | Self::Undecodable(_)
             | Self::OutcomeUnknown => StatusCode::BAD_GATEWAY,
@@ -210,7 +215,9 @@ impl GatewayError {
             | Self::MayBeKept
             | Self::NotReadable => StatusCode::SERVICE_UNAVAILABLE,
             // RFC 9111 §5.2.1.7.
-            Self::NothingStored | Self::UpstreamTimeout => StatusCode::GATEWAY_TIMEOUT,
+            Self::NothingStored | Self::UpstreamTimeout | Self::UpstreamDown(Outage::Silent) => {
+                StatusCode::GATEWAY_TIMEOUT
+            }
             Self::Ended(reason) => {
                 StatusCode::from_u16(reason.status).unwrap_or(StatusCode::BAD_GATEWAY)
             }

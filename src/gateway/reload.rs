@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::config::{self, Config, Faults, Reload};
 use crate::gateway::assembly::Gateway;
 use crate::gateway::background::webhook_monitor::{WebhookMonitor, keep_checking_all};
-use crate::gateway::background::{audit::Audit, mint::keep_minting};
+use crate::gateway::background::{audit::Audit, mint::keep_minting, upstream_probe::keep_probing};
 use crate::gateway::cache::invalidation::purge::Prefix;
 use crate::gateway::upstream::trust::missing_authorities;
 use crate::gateway::write::recovery::Recovery;
@@ -88,6 +88,9 @@ impl Current {
         };
         gateway.writes.queue().start(&gateway.writes, writes, recovery, called);
         let dispatcher = move || Some(Arc::clone(&weak.upgrade()?.gateway().dispatcher));
+        for breaker in gateway.dispatcher.breakers().all() {
+            tokio::spawn(keep_probing(Arc::clone(breaker), dispatcher.clone()));
+        }
         tokio::spawn(keep_minting(dispatcher));
         tokio::spawn(Audit::run(Arc::downgrade(&gateway.audit)));
         current.keep_checking_webhooks(&gateway);

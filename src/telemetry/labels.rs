@@ -117,6 +117,7 @@ label_set!(
     /// `token` is its position in the config, or its origin.
     TokenLabels { account: Name = OVERFLOW.into(), token: Name = OVERFLOW.into() }
 );
+label_set!(AddressLabels { upstream: Name = OVERFLOW.into() });
 label_set!(WebhookLabels { event: Name = OVERFLOW.into(), outcome: &'static str = OVERFLOW });
 label_set!(PredictionLabels { endpoint: &'static str = OVERFLOW, outcome: &'static str = OVERFLOW });
 label_set!(InvariantLabels { invariant: &'static str = OVERFLOW });

@@ -55,6 +55,8 @@ pub enum Metric {
     CacheEvictionsTotal,
     #[strum(message = "Predicted ETags sent upstream by what came back")]
     PredictedEtagsTotal,
+    #[strum(message = "1 while the upstream is down and only probed, else 0")]
+    UpstreamDown,
     #[strum(message = "1 when the token can be used, else 0")]
     TokenHealthy,
     #[strum(message = "Webhook deliveries received")]

@@ -15,6 +15,7 @@ pub mod raw;
 pub mod reply;
 pub mod scripted;
 pub mod setup;
+pub mod switched;
 pub mod tls_upstream;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -65,8 +65,13 @@ fn render(budgets: &Snapshot, address: &str) -> String {
         counted(budgets.accounts.len() as u64, "account"),
         counted(budgets.waiting, "request")
     );
+    let down = budgets.upstreams.iter().filter_map(|upstream| {
+        let since = budgets.now.saturating_sub(upstream.down_since?);
+        let upstream = plain(&upstream.upstream);
+        Some(format!("{upstream}: the upstream is down for {since} s; only probes are sent"))
+    });
     let complaints: Vec<String> =
-        accounts.iter().flat_map(|account| complaints(account, budgets.now)).collect();
+        down.chain(accounts.iter().flat_map(|account| complaints(account, budgets.now))).collect();
     if !complaints.is_empty() {
         text.push_str("\nneeds attention\n");
         for complaint in complaints {
@@ -214,7 +219,7 @@ fn aligned(rows: &[Row], text: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::budgets::{SecondaryUse, TokenState};
+    use crate::admin::budgets::{SecondaryUse, TokenState, UpstreamState};
 
     const NOW: u64 = 1_800_000_000;
 
@@ -250,9 +255,37 @@ mod tests {
 
     fn rendered(accounts: Vec<AccountBudgets>) -> String {
         render(
-            &Snapshot { now: NOW, now_iso: "2027-01-15T08:00:00Z".into(), waiting: 2, accounts },
+            &Snapshot {
+                now: NOW,
+                now_iso: "2027-01-15T08:00:00Z".into(),
+                waiting: 2,
+                upstreams: Vec::new(),
+                accounts,
+            },
             "127.0.0.1:9090",
         )
+    }
+
+    #[test]
+    fn an_upstream_that_is_down_needs_attention() {
+        let upstream = |state: &str, down_since| UpstreamState {
+            upstream: "https://api.example.com".into(),
+            state: state.into(),
+            down_since,
+            down_since_iso: None,
+        };
+        let of = |upstreams| Snapshot {
+            now: NOW,
+            now_iso: String::new(),
+            waiting: 0,
+            upstreams,
+            accounts: Vec::new(),
+        };
+        let text = render(&of(vec![upstream("down", Some(NOW - 90))]), "127.0.0.1:9090");
+        let line = "needs attention\n  https://api.example.com: the upstream is down for 90 s;";
+        assert!(text.contains(line), "{text}");
+        let text = render(&of(vec![upstream("suspected", None)]), "127.0.0.1:9090");
+        assert!(!text.contains("needs attention"), "{text}");
     }
 
     #[test]

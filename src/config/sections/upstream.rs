@@ -26,6 +26,8 @@ pub struct Upstream {
     pub connect_timeout: Duration,
     /// Timeout from the request to the head of its response.
     pub response_timeout: Duration,
+    /// Timeout of a request over all its attempts, until an answer begins.
+    pub total_timeout: Duration,
 }
 
 impl Choice for Dialect {
@@ -43,6 +45,7 @@ impl Upstream {
             ca_file: reader.optional("ca_file"),
             connect_timeout: reader.positive("connect_timeout", Duration::from_secs(5)),
             response_timeout: reader.positive("response_timeout", Duration::from_secs(30)),
+            total_timeout: reader.positive("total_timeout", Duration::from_secs(60)),
             // Last, so that the other keys are read whatever this one is.
             url: url?,
             graphql_url: graphql_url?,
@@ -59,6 +62,7 @@ impl Upstream {
         printer.set_some("ca_file", self.ca_file.as_ref().map(|file| text(file.path().display())));
         printer.set("connect_timeout", text(duration_text(self.connect_timeout)));
         printer.set("response_timeout", text(duration_text(self.response_timeout)));
+        printer.set("total_timeout", text(duration_text(self.total_timeout)));
     }
 }
 

@@ -46,6 +46,8 @@ pub enum RunEnd {
     TokenUnavailable {
         until: Option<Timestamp>,
     },
+    /// The upstream is down, and nothing was sent.
+    UpstreamDown,
     /// An attempt failed and is due later, or its record could not be stored.
     NotNow,
     OutcomeUnknown,
@@ -81,6 +83,7 @@ impl FinishedRun {
             // A token may come or recover.
             RunEnd::TokensRejected if may_pause && !self.was_sent => Some(now + TOKEN_PAUSE),
             RunEnd::TokenUnavailable { until } if may_pause => Some(until.unwrap_or(soon)),
+            RunEnd::UpstreamDown if may_pause => Some(soon),
             RunEnd::NotNow => Some(self.not_before),
             _ => None,
         };
@@ -165,6 +168,13 @@ mod tests {
         let lack = |until| RunEnd::TokenUnavailable { until };
         assert_eq!(queued().next(lack(None), NOW), Next::Pause(in_seconds(1)));
         assert_eq!(queued().next(lack(Some(in_seconds(7))), NOW), Next::Pause(in_seconds(7)));
+    }
+
+    #[test]
+    fn an_outage_pauses_a_queued_write() {
+        assert_eq!(queued().next(RunEnd::UpstreamDown, NOW), Next::Pause(in_seconds(1)));
+        let waiting = FinishedRun { patience: Patience::Waiting, ..queued() };
+        assert_eq!(waiting.next(RunEnd::UpstreamDown, NOW), Next::Failed);
     }
 
     #[test]

@@ -2,4 +2,5 @@
 
 pub mod audit;
 pub mod mint;
+pub mod upstream_probe;
 pub mod webhook_monitor;

@@ -231,8 +231,8 @@ impl ReadCache {
             }
             _ => (LimitKind::Probe, None, Until::Event),
         };
-        self.dispatcher.limited(
-            &job.route,
+        self.dispatcher.denied(
+            job,
             &LimitDenied { limit, account, resource: job.route.endpoint.resource.clone(), until },
         )
     }
@@ -248,6 +248,7 @@ impl ReadCache {
             // A rejected token may have lost its permission for the entry; a late token has not.
             GatewayError::TokenUnavailable(Lack { cause: Cause::Passing, .. })
             | GatewayError::Unreachable
+            | GatewayError::UpstreamDown(_)
             | GatewayError::UpstreamFailed
             | GatewayError::Undecodable(_)
             | GatewayError::UpstreamTimeout => StaleReason::NoAnswer,

@@ -13,6 +13,8 @@ use crate::api::{
 };
 use crate::clock::{Moment, Timestamp};
 use crate::decision::attempts::TokenWaits;
+use crate::decision::breaker::{Heard, Outage};
+use crate::decision::deadline::answer_by;
 use crate::decision::permissions::Observation;
 use crate::decision::permissions::denial_confidence::DenialConfidence;
 use crate::decision::permissions::plan::DenialRole;
@@ -67,15 +69,17 @@ pub struct UnsettledAnswer {
 }
 
 impl UnsettledAnswer {
-    /// Reads a body up to `held_max` bytes, and that of an error up to `error_max` if more.
+    /// Reads a body up to `held_max` bytes, and that of an error up to `error_max` if more. A body
+    /// that stalls ends with `answer_by`.
     pub async fn read(
         mut exchange: Exchange,
         held_max: usize,
         error_max: usize,
+        answer_by: Option<Timestamp>,
     ) -> Result<Self, FetchError> {
         let (status, headers) = exchange.take_head();
         let bytes_max = if status.is_success() { held_max } else { held_max.max(error_max) };
-        Ok(Self { status, headers, body: exchange.collect(bytes_max).await? })
+        Ok(Self { status, headers, body: exchange.collect(bytes_max, answer_by).await? })
     }
 }
 
@@ -107,12 +111,37 @@ impl Dispatcher {
         {
             return self.finish(job, progress, prepared, Err(FetchError::Cancelled));
         }
+        let answer_by = self.answer_by(job, progress);
+        let breaker = self.breaker(job);
+        let listening = breaker.begin();
         let answered = async {
-            let exchange = self.send(&prepared, progress, reuse).await?;
-            UnsettledAnswer::read(exchange, job.hold_max, ERROR_BYTES_MAX).await
+            let overdue = async {
+                let Some(answer_by) = answer_by else { return std::future::pending().await };
+                self.env.timeouts.reach(answer_by).await;
+                FetchError::Timeout
+            };
+            let exchange = unless(overdue, self.send(&prepared, progress, reuse)).await?;
+            UnsettledAnswer::read(exchange, job.hold_max, ERROR_BYTES_MAX, answer_by).await
         };
-        let result = answered.instrument(prepared.span.clone()).await;
+        // A write on its way is not given up: its outcome would be unknown.
+        let is_down = async {
+            if !job.is_read() {
+                return std::future::pending().await;
+            }
+            breaker.opened().await;
+            FetchError::Down
+        };
+        let result = unless(is_down, answered).instrument(prepared.span.clone()).await;
+        listening.ended(heard(&result));
         self.finish(job, progress, prepared, result)
+    }
+
+    /// The time by which the job's client is answered, by the clock of timeouts; `None`: no client
+    /// waits.
+    pub(super) fn answer_by(&self, job: &Job, progress: &RequestProgress) -> Option<Timestamp> {
+        let upstream = &self.env.config.upstream;
+        let (total, one_answer) = (upstream.total_timeout, upstream.response_timeout);
+        (!job.is_queued()).then(|| answer_by(job.began, progress.queued(), total, one_answer))
     }
 
     /// Admits the request and adds its credential.
@@ -123,7 +152,11 @@ impl Dispatcher {
         progress: &RequestProgress,
         conditions: &impl Conditions,
     ) -> Result<Prepared<'j>, Unanswered> {
-        let admitted = self.admit(job, choice, progress, conditions.preferred()).await?;
+        let admitted = tokio::select! {
+            biased;
+            _ = self.breaker(job).opened() => return Err(Unanswered::Failed(FetchError::Down)),
+            admitted = self.admit(job, choice, progress, conditions.preferred()) => admitted?,
+        };
         let resent = progress.attempted(admitted.lease.account(), &admitted.resource);
         let mut added = conditions.with(&admitted.credential);
         let authorization = admitted.credential.authorization.clone();
@@ -439,6 +472,35 @@ impl Dispatcher {
 fn upstream_request_id(headers: &HeaderMap) -> Option<&str> {
     let id = headers.get("x-github-request-id").or_else(|| headers.get("x-service-request-id"))?;
     id.to_str().ok()
+}
+
+/// Runs a step until `end` gives the reason to end it.
+async fn unless<T>(
+    end: impl Future<Output = FetchError>,
+    step: impl Future<Output = Result<T, FetchError>>,
+) -> Result<T, FetchError> {
+    tokio::select! {
+        biased;
+        done = step => done,
+        error = end => Err(error),
+    }
+}
+
+/// The evidence about the upstream in the end of an attempt.
+fn heard(result: &Result<UnsettledAnswer, FetchError>) -> Heard {
+    match result {
+        Ok(UnsettledAnswer { body: Collected::Whole(_), .. }) | Err(FetchError::Undecodable(_)) => {
+            Heard::Answer
+        }
+        Err(FetchError::Connect(_)) => Heard::Nothing(Outage::Unreachable),
+        Err(FetchError::Lost(_) | FetchError::Timeout) => Heard::Nothing(Outage::Silent),
+        Err(FetchError::Down) => Heard::GivenUp,
+        // The head of a large body promises more than it proves.
+        Ok(UnsettledAnswer { body: Collected::TooLarge(..), .. })
+        | Err(FetchError::Stale(_) | FetchError::Cancelled | FetchError::Unsendable(_)) => {
+            Heard::Neutral
+        }
+    }
 }
 
 fn limit_name(limit: &UpstreamLimit) -> &'static str {

@@ -1,12 +1,15 @@
 //! The ends of attempts: in the terms of `decision`, and as the gateway errors that clients see.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::UpstreamLimit;
 use crate::clock::Timestamp;
 use crate::decision::attempts::{Ended, Failed};
+use crate::decision::breaker::Outage;
 use crate::decision::{LimitDenied, LimitKind, Until, WriteSpacing};
 use crate::gateway::dispatch::attempt::Unanswered;
+use crate::gateway::dispatch::breaker::CircuitBreaker;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::Job;
 use crate::gateway::dispatch::route::Route;
@@ -43,6 +46,7 @@ impl Dispatcher {
             Unanswered::Failed(FetchError::Lost(_) | FetchError::Stale(_)) => Ended::Lost,
             Unanswered::Failed(FetchError::Timeout) => Ended::TimedOut,
             Unanswered::Failed(FetchError::Undecodable(_)) => Ended::Undecodable,
+            Unanswered::Failed(FetchError::Down) => Ended::UpstreamDown,
             Unanswered::Failed(FetchError::Cancelled)
             | Unanswered::Denied(_)
             | Unanswered::NoToken(_) => Ended::Cancelled,
@@ -61,6 +65,7 @@ impl Dispatcher {
             Failed::Limited => self.limited_now(job),
             Failed::NotNow => GatewayError::ClientGone,
             Failed::Unreachable => GatewayError::Unreachable,
+            Failed::UpstreamDown => self.upstream_down(job),
             Failed::OutcomeUnknown => GatewayError::OutcomeUnknown,
             Failed::TimedOut => GatewayError::UpstreamTimeout,
             Failed::Undecodable => match last {
@@ -71,6 +76,43 @@ impl Dispatcher {
             },
             Failed::Lost => GatewayError::UpstreamFailed,
         }
+    }
+
+    pub fn breaker(&self, job: &Job) -> &Arc<CircuitBreaker> {
+        self.breakers.of(job.request.service)
+    }
+
+    /// The error of a request that meets an open circuit breaker.
+    pub fn upstream_down(&self, job: &Job) -> GatewayError {
+        GatewayError::UpstreamDown(self.breaker(job).outage().unwrap_or(Outage::Silent))
+    }
+
+    /// Returns when the request may be sent. A client gets the error of an open circuit breaker at
+    /// once; a queued write waits for its end.
+    pub(super) async fn while_down(&self, job: &Job) -> Result<(), GatewayError> {
+        let breaker = self.breaker(job);
+        if breaker.outage().is_none() {
+            return Ok(());
+        }
+        if job.is_queued() {
+            tokio::select! {
+                () = breaker.closed() => return Ok(()),
+                () = self.env.wait_until(job.deadline) => {}
+            }
+        }
+        Err(self.upstream_down(job))
+    }
+
+    /// The error of a denied wait for an upstream that seems to be down. Another event than its
+    /// answers would not have ended the wait.
+    pub fn denied(&self, job: &Job, denied: &LimitDenied) -> GatewayError {
+        if self.breaker(job).is_probe_late()
+            && denied.until == Until::Event
+            && job.journal.is_none()
+        {
+            return self.upstream_down(job);
+        }
+        self.limited(&job.route, denied)
     }
 
     /// The gateway error for a limit denial, with the client's view.

@@ -9,9 +9,11 @@ use tokio::sync::Notify;
 
 use crate::api::{ResourceName, Table};
 use crate::decision;
+use crate::decision::breaker::State;
 use crate::decision::{AccountId, LimitKind};
 use crate::gateway::counted::Counted;
 use crate::gateway::dispatch::admission::Admissions;
+use crate::gateway::dispatch::breaker::CircuitBreakers;
 use crate::gateway::dispatch::candidates::AccountLists;
 use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::environment::Environment;
@@ -29,6 +31,7 @@ pub struct Dispatcher {
     pub(super) tokens: Arc<Tokens>,
     pub(super) admissions: Arc<Admissions>,
     pub(super) upstream: Arc<Upstream>,
+    pub(super) breakers: Arc<CircuitBreakers>,
     pub(super) permissions: Arc<Permissions>,
     pub(super) accounts: Arc<AccountLists>,
     /// Requests that wait for a turn or for admission, by client.
@@ -63,7 +66,17 @@ impl Dispatcher {
                 || Admissions::new(config.ledger_settings(), env.clock.clone()),
                 |before| Arc::clone(&before.admissions),
             ),
-            upstream: Arc::new(Upstream::new(&config.upstream, env.mode, &env.clock)),
+            upstream: Arc::new(Upstream::new(
+                &config.upstream,
+                env.mode,
+                &env.clock,
+                &env.timeouts,
+            )),
+            // A reload cannot change the addresses.
+            breakers: before.map_or_else(
+                || Arc::new(CircuitBreakers::new(&config.upstream, &env.timeouts)),
+                |before| Arc::clone(&before.breakers),
+            ),
             permissions: before.map_or_else(Arc::default, |before| Arc::clone(&before.permissions)),
             accounts: Arc::new(AccountLists::new(config)),
             waiting: (0..config.clients.len()).map(waiting).collect(),
@@ -92,6 +105,24 @@ impl Dispatcher {
 
     pub fn admissions(&self) -> &Arc<Admissions> {
         &self.admissions
+    }
+
+    pub fn upstream(&self) -> &Arc<Upstream> {
+        &self.upstream
+    }
+
+    pub fn breakers(&self) -> &Arc<CircuitBreakers> {
+        &self.breakers
+    }
+
+    /// True if the circuit breaker of an address is open.
+    pub fn is_upstream_down(&self) -> bool {
+        self.breakers.all().any(|breaker| breaker.outage().is_some())
+    }
+
+    /// True if no circuit breaker suspects an outage.
+    pub fn is_upstream_trusted(&self) -> bool {
+        self.breakers.all().all(|breaker| breaker.state() == State::Closed)
     }
 
     pub fn accounts(&self) -> &Arc<AccountLists> {

@@ -35,6 +35,8 @@ pub struct Job {
     pub client: u32,
     /// The key of its permission observations.
     pub access_query: AccessQuery,
+    /// The time at which it was complete, by the clock of timeouts.
+    pub began: Timestamp,
     /// The end of the client's wait for admission.
     pub deadline: Timestamp,
     /// The largest answer body to hold in memory, in bytes.
@@ -149,6 +151,12 @@ impl Job {
         self.route.spacing == WriteSpacing::None
     }
 
+    /// True if no client waits for it, so that it may outlast any outage of the upstream.
+    pub fn is_queued(&self) -> bool {
+        let terms = self.journal.as_ref().map(|journal| journal.terms());
+        terms.is_some_and(|terms| terms.patience == Patience::Queued)
+    }
+
     /// The method that decides on repetition; a mutation counts as POST.
     pub fn repeated_as(&self) -> &Method {
         static POST: Method = Method::POST;
@@ -201,6 +209,7 @@ impl Dispatcher {
             request,
             client,
             access_query,
+            began: self.env.timeouts.now(),
             deadline: self.env.clock.now() + PATIENCE,
             hold_max,
             span: tracing::Span::none(),

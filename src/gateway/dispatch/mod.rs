@@ -4,6 +4,7 @@ pub mod admission;
 pub mod answer;
 pub mod attempt;
 pub mod attempt_ends;
+pub mod breaker;
 pub mod candidates;
 pub mod dispatcher;
 pub mod job;

@@ -5,6 +5,7 @@
 
 use std::num::NonZeroU32;
 
+use crate::clock::Timestamp;
 use crate::decision::attempts::{Attempted, Attempts, Ended, Finished, Record, Step};
 use crate::decision::cache::freshness::Mode;
 use crate::decision::retry::{Patience, Policy};
@@ -69,6 +70,7 @@ impl Dispatcher {
         attempts: &mut Attempts,
     ) -> Result<UpstreamAnswer, GatewayError> {
         loop {
+            self.while_down(job).await?;
             let reuse = if attempts.begin(self.env.clock.now(), unit_random()) {
                 Reuse::of(&job.request.method)
             } else {
@@ -77,7 +79,12 @@ impl Dispatcher {
             let attempted =
                 self.attempt(job, &AccountChoice::All, progress, conditions, reuse).await;
             let ended = match &attempted {
-                Err(Unanswered::Denied(denied)) => return Err(self.limited(&job.route, denied)),
+                Err(Unanswered::Denied(denied)) => {
+                    return Err(match attempts.failed_before().filter(|_| job.journal.is_none()) {
+                        Some(failed) => self.error_of(job, failed, None),
+                        None => self.denied(job, denied),
+                    });
+                }
                 Err(Unanswered::NoToken(None)) => return Err(GatewayError::TokensRejected),
                 Err(Unanswered::NoToken(Some(lack))) => {
                     return Err(GatewayError::TokenUnavailable(lack.clone()));
@@ -98,13 +105,20 @@ impl Dispatcher {
             {
                 progress.failed(error);
             }
+            let left = |answer_by: Timestamp| answer_by.since(self.env.timeouts.now());
+            let answer_by = self.answer_by(job, progress).map(left);
+            attempts.set_answer_by(answer_by.map(|left| self.env.clock.now() + left));
             let decided = attempts.ended(self.env.clock.now(), ended, unit_random());
             if let Some(Record { not_before, may_have_run }) = decided.record {
                 job.failed(not_before, may_have_run);
             }
             match decided.step {
                 Step::Send => {}
-                Step::Wait(until) => self.env.wait_until(until).await,
+                Step::Wait(until) if job.is_queued() => self.env.wait_until(until).await,
+                Step::Wait(until) => tokio::select! {
+                    () = self.env.wait_until(until) => {}
+                    _ = self.breaker(job).opened() => {}
+                },
                 Step::Deliver => {
                     let answer = attempted.map_err(|_| GatewayError::UpstreamFailed)?;
                     if ended == Ended::ServerError {

@@ -133,7 +133,9 @@ impl Dispatcher {
             Err(
                 Unanswered::Denied(_)
                 | Unanswered::NoToken(_)
-                | Unanswered::Failed(FetchError::Connect(_) | FetchError::Cancelled),
+                | Unanswered::Failed(
+                    FetchError::Connect(_) | FetchError::Cancelled | FetchError::Down,
+                ),
             ) => RetryResult::NotSent,
             _ => RetryResult::Nothing,
         };
@@ -215,6 +217,7 @@ impl Dispatcher {
             }
             Some(Unanswered::Limited(_)) => Some(self.limited_now(job)),
             Some(Unanswered::Failed(FetchError::Cancelled)) => Some(GatewayError::ClientGone),
+            Some(Unanswered::Failed(FetchError::Down)) => Some(self.upstream_down(job)),
             Some(Unanswered::Failed(FetchError::Timeout)) => Some(GatewayError::UpstreamTimeout),
             Some(Unanswered::Failed(FetchError::Connect(_) | FetchError::Unsendable(_))) => {
                 Some(GatewayError::Unreachable)

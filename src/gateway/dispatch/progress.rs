@@ -136,6 +136,11 @@ impl RequestProgress {
         figures
     }
 
+    /// The time spent waiting for a turn and for admission, without a wait in progress.
+    pub fn queued(&self) -> Duration {
+        self.0.lock().figures.queue
+    }
+
     pub fn held(&self, now: Moment, hold: Hold) {
         self.0.lock().holding = Some((hold, now));
     }

@@ -35,6 +35,7 @@ pub fn render_error(error: &GatewayError, origin: &Origin, now: Timestamp) -> Re
             reply.with(RETRY_AFTER, HeaderValue::from(secs_until(*until, now)))
         }
         GatewayError::Unreachable
+        | GatewayError::UpstreamDown(_)
         | GatewayError::Draining
         | GatewayError::DeliveriesFull
         | GatewayError::NotKept

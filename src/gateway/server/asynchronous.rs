@@ -104,6 +104,7 @@ impl Handler {
         let deadline =
             if terms.is_async { gateway.env.clock.now() + PATIENCE } else { job.deadline };
         let write = kept_write(&gateway.env, from, &job, &terms);
+        let breaker = Arc::clone(gateway.dispatcher.breaker(&job));
         let Job { client, memory, route, .. } = job;
         let resource = route.endpoint.resource.clone();
         let group = WriteGroup { client, content: route.content, resource };
@@ -137,7 +138,7 @@ impl Handler {
         // All waiters report the progress of the first request.
         request.progress = request_progress.unwrap_or_default();
         let wait = SyncWait { queue: gateway.writes.queue(), id, watched };
-        let outcome = gateway.writes.wait_for_outcome(wait, &route, deadline);
+        let outcome = gateway.writes.wait_for_outcome(wait, &breaker, &route, deadline);
         let kept =
             self.while_connected(session, request, outcome).await.ok_or(Stop::ClientGone)??;
         // A write has exactly one account, even if it was executed before this request.

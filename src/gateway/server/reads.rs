@@ -58,7 +58,8 @@ impl Handler {
         lookup: Option<CacheLookup>,
     ) -> Result<Content, Stop> {
         let mut progress = request.progress.clone();
-        let fetch = self.fetch(request, &mut progress, read, lookup);
+        // Boxed before it is wrapped, because each wrapper would move its large state.
+        let fetch = Box::pin(self.fetch(request, &mut progress, read, lookup));
         let answered = self.while_connected(session, request, fetch).await;
         let answered = request.fetched(progress, answered)?;
         Ok(self.content(request, answered).await)
@@ -185,6 +186,7 @@ impl Handler {
                 body,
             },
             client: client.index,
+            began: self.gateway.env.timeouts.now(),
             deadline: request.arrived.at + wait,
             hold_max: self.gateway.env.hold_max(),
             span: request.span.clone(),

@@ -15,9 +15,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::config::{Upstream as UpstreamConfig, UpstreamUrl};
 use crate::decision::cache::freshness::Mode;
+use crate::decision::deadline::BodyPace;
 use crate::gateway::address::Service;
 use crate::gateway::counted::grow;
 use crate::gateway::http::decoding::{Decoded, Decoder, Undecodable};
@@ -47,6 +48,7 @@ pub struct Upstream {
 
 struct Address {
     url: UpstreamUrl,
+    timeouts: Clock,
     idle: IdleConnections,
     /// Permits for bodies that may turn out too large to hold.
     unmeasured: Arc<Semaphore>,
@@ -95,6 +97,9 @@ pub enum FetchError {
     Timeout,
     #[error("the request cannot be sent: {0}")]
     Unsendable(String),
+    /// The circuit breaker opened: the request was not sent, or its read was given up.
+    #[error("the upstream is down")]
+    Down,
     /// The answer came, in a content coding that cannot be undone.
     #[error("the upstream's answer cannot be decoded: {0}")]
     Undecodable(Undecodable),
@@ -115,6 +120,8 @@ pub struct Exchange {
     headers: HeaderMap,
     /// Undoes the content coding of the body; `None`: it has none.
     decoder: Option<Decoder>,
+    /// The pace of a body that is being collected.
+    pace: Option<BodyPace>,
     mode: Mode,
     /// The pieces read of a body that turned out too large to hold.
     pending: VecDeque<Bytes>,
@@ -139,11 +146,12 @@ pub enum Collected {
 
 impl Upstream {
     /// Connects at the first request.
-    pub fn new(config: &UpstreamConfig, mode: Mode, clock: &Clock) -> Self {
+    pub fn new(config: &UpstreamConfig, mode: Mode, clock: &Clock, timeouts: &Clock) -> Self {
         let address = |url: &UpstreamUrl| {
             let unmeasured = Arc::new(Semaphore::new(UNMEASURED_BYTES_MAX / UNIT_BYTES));
             Arc::new(Address {
                 url: url.clone(),
+                timeouts: timeouts.clone(),
                 idle: IdleConnections::new(clock.clone()),
                 unmeasured,
             })
@@ -201,6 +209,7 @@ impl Upstream {
                 body_timeout: self.response_timeout,
                 status,
                 decoder: Decoder::of(&mut headers, self.mode),
+                pace: None,
                 mode: self.mode,
                 headers,
                 pending: VecDeque::new(),
@@ -362,7 +371,13 @@ impl Exchange {
                     Decoded::NeedsInput => {}
                 }
             }
-            let piece = in_time(self.body_timeout, self.connection.read_body()).await?;
+            let now = || self.address.timeouts.now();
+            let limit =
+                self.pace.map_or(self.body_timeout, |pace| pace.left(now()).min(self.body_timeout));
+            let piece = in_time(limit, self.connection.read_body()).await?;
+            if let (Some(pace), Some(piece)) = (&mut self.pace, &piece) {
+                pace.received(piece.len(), now());
+            }
             let Some(decoder) = &mut self.decoder else { return Ok(piece) };
             decoder.push(piece);
         }
@@ -375,8 +390,23 @@ impl Exchange {
     }
 
     /// Reads the body up to `bytes_max`. A longer one is returned with the bytes so far; so is one
-    /// of unknown length if too many such bodies are being read.
-    pub async fn collect(mut self, bytes_max: usize) -> Result<Collected, FetchError> {
+    /// of unknown length if too many such bodies are being read. With `answer_by`, a body that
+    /// stalls ends with that time; one under way goes on.
+    pub async fn collect(
+        mut self,
+        bytes_max: usize,
+        answer_by: Option<Timestamp>,
+    ) -> Result<Collected, FetchError> {
+        self.pace =
+            answer_by.map(|answer_by| BodyPace::new(answer_by, self.address.timeouts.now()));
+        let mut collected = self.collect_in_pace(bytes_max).await?;
+        if let Collected::TooLarge(_, exchange) = &mut collected {
+            exchange.pace = None;
+        }
+        Ok(collected)
+    }
+
+    async fn collect_in_pace(mut self, bytes_max: usize) -> Result<Collected, FetchError> {
         let left = self.connection.body_bytes_left();
         if left.is_some_and(|left| left > bytes_max as u64) {
             return Ok(Collected::TooLarge(Bytes::new(), Box::new(self)));

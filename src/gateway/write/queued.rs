@@ -62,6 +62,7 @@ impl Writes {
             route: Arc::new(route),
             request,
             client,
+            began: self.env.timeouts.now(),
             deadline,
             hold_max: self.env.hold_max(),
             span: tracing::Span::none(),

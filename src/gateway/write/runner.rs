@@ -291,6 +291,7 @@ fn end_of(answered: &Result<UpstreamAnswer, GatewayError>) -> RunEnd {
         Err(GatewayError::TokenUnavailable(Lack { cause: Cause::Passing, until, .. })) => {
             RunEnd::TokenUnavailable { until: *until }
         }
+        Err(GatewayError::UpstreamDown(_)) => RunEnd::UpstreamDown,
         Err(GatewayError::ClientGone) => RunEnd::NotNow,
         Err(GatewayError::OutcomeUnknown) => RunEnd::OutcomeUnknown,
         Err(_) => RunEnd::Failed,

@@ -154,7 +154,7 @@ impl Writes {
             exchange.finish_streamed(job.interims.as_deref()).await?;
         }
         drop(body);
-        UnsettledAnswer::read(exchange, job.hold_max, 0).await
+        UnsettledAnswer::read(exchange, job.hold_max, 0, None).await
     }
 
     fn not_repeated(
@@ -176,6 +176,8 @@ impl Writes {
                 request_progress.failed(&error);
                 if request_progress.was_sent() {
                     GatewayError::OutcomeUnknown
+                } else if matches!(error, FetchError::Down) {
+                    self.dispatcher.upstream_down(job)
                 } else {
                     GatewayError::Unreachable
                 }

@@ -10,6 +10,7 @@ use crate::decision::LimitKind;
 
 use crate::gateway::cache::read_cache::ReadCache;
 use crate::gateway::dispatch::answer::UpstreamAnswer;
+use crate::gateway::dispatch::breaker::CircuitBreaker;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Job, Unconditional};
 use crate::gateway::dispatch::progress::{Hold, RequestProgress};
@@ -77,14 +78,16 @@ impl Writes {
         let came = tokio::select! {
             // First: a deadline in the past must not fail a write whose turn has come.
             biased;
-            () = turn.wait() => true,
-            () = self.env.wait_until(job.deadline) => false,
+            () = turn.wait() => Ok(()),
+            outage = self.dispatcher.breaker(job).opened() => {
+                Err(GatewayError::UpstreamDown(outage))
+            }
+            () = self.env.wait_until(job.deadline) => {
+                Err(self.turn_did_not_come(&job.route, turn.ahead()))
+            }
         };
         drop(waiting);
-        if came {
-            return Ok(());
-        }
-        Err(self.turn_did_not_come(&job.route, turn.ahead()))
+        came
     }
 
     /// The error of a write whose turn did not come in time. Its `Retry-After` covers the writes
@@ -129,22 +132,28 @@ impl Writes {
     pub async fn wait_for_outcome(
         &self,
         wait: SyncWait<'_>,
+        breaker: &CircuitBreaker,
         route: &Route,
         deadline: Timestamp,
     ) -> Result<Response, GatewayError> {
         let id = wait.id;
         let ended = self.queue.ended(id);
         tokio::pin!(ended);
-        tokio::select! {
+        let not_sent = tokio::select! {
             biased;
-            () = &mut ended => {}
+            () = &mut ended => None,
+            outage = breaker.opened() => Some(GatewayError::UpstreamDown(outage)),
             () = self.env.wait_until(deadline) => {
-                if self.queue.write_status(id).is_some_and(|status| status.state == WriteState::Queued) {
-                    return Err(self.turn_did_not_come(route, self.queue.ahead(id)));
-                }
-                // The write is on its way.
-                ended.await;
+                Some(self.turn_did_not_come(route, self.queue.ahead(id)))
             }
+        };
+        if let Some(error) = not_sent {
+            let status = self.queue.write_status(id);
+            if status.is_some_and(|status| status.state == WriteState::Queued) {
+                return Err(error);
+            }
+            // The write is on its way.
+            ended.await;
         }
         let error = wait.watched.as_ref().and_then(|watched| watched.refused.lock().clone());
         if let Some(error) = error {

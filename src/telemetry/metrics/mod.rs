@@ -22,9 +22,9 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use super::labels::{
-    AccountLimitLabels, BudgetLabels, ClientLabels, EndpointLabels, InvariantLabels, LabelSet,
-    Name, PredictionLabels, ReasonLabels, RefusedLabels, RequestDurationLabels, RequestLabels,
-    StateLabels, Status, TokenLabels, UpstreamLabels, WebhookLabels,
+    AccountLimitLabels, AddressLabels, BudgetLabels, ClientLabels, EndpointLabels, InvariantLabels,
+    LabelSet, Name, PredictionLabels, ReasonLabels, RefusedLabels, RequestDurationLabels,
+    RequestLabels, StateLabels, Status, TokenLabels, UpstreamLabels, WebhookLabels,
 };
 use super::names::Metric;
 use super::outcome::Outcome;
@@ -123,6 +123,7 @@ struct Gauges {
     writes_oldest: Gauge<f64, AtomicU64>,
     cache_entries: Gauge<u64, AtomicU64>,
     cache_bytes: Gauge<u64, AtomicU64>,
+    upstream_down: Level<AddressLabels>,
     token_healthy: Level<TokenLabels>,
 }
 
@@ -334,6 +335,12 @@ impl Metrics {
         self.gauges.cache_bytes.set(bytes);
     }
 
+    /// Sets the state of an upstream address.
+    pub fn set_upstream_down(&self, upstream: &str, is_down: bool) {
+        let labels = AddressLabels { upstream: upstream.into() };
+        set(&self.gauges.upstream_down, &labels, u64::from(is_down));
+    }
+
     /// Sets the health of a token: its position in the config's list of tokens, or its origin
     /// (`installation 7`).
     pub fn set_token_healthy(&self, account: &str, token: &str, healthy: bool) {
@@ -410,6 +417,7 @@ impl Gauges {
             secondary_in_use: Series::new(registry, Metric::SecondaryInUse, Gauge::default),
             waiting: Series::new(registry, Metric::Waiting, Gauge::default),
             writes: Series::new(registry, Metric::Writes, Gauge::default),
+            upstream_down: Series::new(registry, Metric::UpstreamDown, Gauge::default),
             token_healthy: Series::new(registry, Metric::TokenHealthy, Gauge::default),
         }
     }
@@ -422,6 +430,7 @@ impl Gauges {
         self.secondary_in_use.clear();
         self.waiting.clear();
         self.writes.clear();
+        self.upstream_down.clear();
         self.token_healthy.clear();
     }
 }

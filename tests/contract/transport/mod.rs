@@ -12,5 +12,6 @@ mod request_bodies;
 mod request_heads;
 mod slow_readers;
 mod upstream_failures;
+mod upstream_outages;
 mod upstream_tls;
 mod url_rewriting;
