@@ -59,9 +59,7 @@ pub enum Heard {
     Answer,
     /// No answer, by the upstream's fault.
     Nothing(Outage),
-    /// The gateway gave up waiting.
-    GivenUp,
-    /// Neither an answer nor a failure.
+    /// Neither an answer nor a failure, such as a wait that the gateway gave up.
     Neutral,
 }
 
@@ -121,8 +119,10 @@ impl Breaker {
         match heard {
             Heard::Answer => self.answered(now),
             Heard::Nothing(_) => self.failures = self.failures.saturating_add(1),
-            Heard::Neutral if self.waiting == 0 => self.silent_since = None,
-            Heard::GivenUp | Heard::Neutral => {}
+            Heard::Neutral => {}
+        }
+        if self.waiting == 0 {
+            self.silent_since = None;
         }
         self.failures >= FAILURES
     }
@@ -252,7 +252,7 @@ mod tests {
         for second in 4..100 {
             let now = after(second * 1_000);
             breaker.begun(now);
-            assert_eq!(breaker.ended(now, Heard::GivenUp), breaker.failures >= FAILURES);
+            assert!(!breaker.ended(now, Heard::Neutral));
             if let Next::Probe(_) = breaker.next(now) {
                 breaker.probed(now, Heard::Answer);
             }
@@ -317,7 +317,7 @@ mod tests {
         breaker.ended(NOW, Heard::Answer);
         assert_eq!(breaker.next(after(100_000)), Next::Idle);
         breaker.begun(NOW);
-        breaker.ended(NOW, Heard::Neutral);
+        breaker.ended(NOW, LOST);
         assert_eq!(breaker.next(after(100_000)), Next::Idle);
     }
 }

@@ -494,12 +494,14 @@ fn heard(result: &Result<UnsettledAnswer, FetchError>) -> Heard {
         }
         Err(FetchError::Connect(_)) => Heard::Nothing(Outage::Unreachable),
         Err(FetchError::Lost(_) | FetchError::Timeout) => Heard::Nothing(Outage::Silent),
-        Err(FetchError::Down) => Heard::GivenUp,
         // The head of a large body promises more than it proves.
         Ok(UnsettledAnswer { body: Collected::TooLarge(..), .. })
-        | Err(FetchError::Stale(_) | FetchError::Cancelled | FetchError::Unsendable(_)) => {
-            Heard::Neutral
-        }
+        | Err(
+            FetchError::Stale(_)
+            | FetchError::Down
+            | FetchError::Cancelled
+            | FetchError::Unsendable(_),
+        ) => Heard::Neutral,
     }
 }
 

@@ -197,6 +197,6 @@ impl Listening<'_> {
 
 impl Drop for Listening<'_> {
     fn drop(&mut self) {
-        self.end(Heard::GivenUp);
+        self.end(Heard::Neutral);
     }
 }
