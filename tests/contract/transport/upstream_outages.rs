@@ -3,14 +3,14 @@
 //! Timeouts of the upstream follow the machine's clock, so they are short here.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::Method;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use weir::clock::Clock;
+use weir::clock::{Clock, machine_instant};
 
 use crate::support::switched::Mode::{Answers, Closes, Hangs, StallsInBody};
 use crate::support::switched::{Mode, Switched};
@@ -92,7 +92,7 @@ async fn a_request_is_answered_at_its_deadline() {
     let keys = format!("{LONG}\ntotal_timeout = \"300ms\"");
     let fixture = Fixture::then(Answers, &keys, |setup| setup).await;
     fixture.upstream.hang_path("/slow");
-    let began = Instant::now();
+    let began = machine_instant();
     fixture.world.get("/slow").await.assert_status(504);
     let took = began.elapsed();
     assert!((300..1_300).contains(&took.as_millis()), "{took:?}");
@@ -103,7 +103,7 @@ async fn a_request_is_answered_at_its_deadline() {
 async fn a_body_that_stalls_ends_soon_after_the_deadline() {
     let keys = format!("{LONG}\ntotal_timeout = \"300ms\"");
     let fixture = Fixture::then(StallsInBody, &keys, |setup| setup).await;
-    let began = Instant::now();
+    let began = machine_instant();
     fixture.world.get("/slow").await.assert_status(504);
     let took = began.elapsed();
     assert!((300..2_000).contains(&took.as_millis()), "{took:?}");
@@ -151,7 +151,7 @@ async fn a_refusing_port_opens_the_breaker_and_its_return_closes_it() {
     eventually(|| world.gateway.dispatcher.is_upstream_down()).await;
     assert_down(&world.get("/repos/acme/down").await, 502);
     let listener = TcpListener::bind(address).await.unwrap();
-    let returned = Instant::now();
+    let returned = machine_instant();
     let answering = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         tokio::io::AsyncWriteExt::write_all(
@@ -253,7 +253,7 @@ async fn a_write_with_a_key_fails_at_once_during_an_outage() {
 #[tokio::test(flavor = "multi_thread")]
 async fn probes_of_an_outage_are_a_second_apart() {
     let fixture = Fixture::down(|setup| setup).await;
-    let (before, began) = (fixture.upstream.probes(), Instant::now());
+    let (before, began) = (fixture.upstream.probes(), machine_instant());
     eventually(|| fixture.upstream.probes() == before + 4).await;
     let took = began.elapsed();
     assert!(took > Duration::from_millis(2_900), "{took:?}");
@@ -272,7 +272,7 @@ async fn a_hundred_clients_of_a_hanging_upstream_are_answered() {
     let hundred = |round: &'static str| {
         let world = &world;
         join_all((0..100).map(move |n| async move {
-            let began = Instant::now();
+            let began = machine_instant();
             let path = if n % 4 == 0 { STORED.to_owned() } else { format!("/repos/{round}/{n}") };
             let reply = world.get(&path).await;
             (n, reply, began.elapsed())
@@ -291,7 +291,7 @@ async fn a_hundred_clients_of_a_hanging_upstream_are_answered() {
     // Idle, an optimized build takes 50 ms for all of them.
     assert!(while_open < DEADLINE, "{while_open:?}");
     upstream.switch(Answers);
-    let returned = Instant::now();
+    let returned = machine_instant();
     eventually(|| !world.gateway.dispatcher.is_upstream_down()).await;
     let closed = returned.elapsed();
     assert!(closed < Duration::from_secs(2), "{closed:?}");
