@@ -90,7 +90,7 @@ mod tests {
 
     /// Takes single units as long as it may, and counts them.
     fn fill(capacity: &mut SharedCapacity, holder: Holder) -> u64 {
-        (0..).take_while(|_| capacity.take(holder, 1)).count() as u64
+        (0..capacity.units).take_while(|_| capacity.take(holder, 1)).count() as u64
     }
 
     #[test]
