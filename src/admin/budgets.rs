@@ -5,14 +5,25 @@
 //! credentials, and the clients' use (`clients`).
 
 use std::collections::HashMap;
+use std::time::Duration;
 
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::StatusCode;
 use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
 
+use super::{Reply, pages};
 use crate::clock::Timestamp;
 use crate::decision::breaker::State;
 use crate::decision::{AccountId, AccountSnapshot, WindowSnapshot};
 use crate::gateway::Gateway;
 use crate::tokens::{Health, HealthState};
+
+/// Longest question of a refresh. Our choice: `weir` waits 10 s for the answer.
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
+/// Questions of a refresh under way at once. Our choice: a thousand accounts take seconds.
+const REFRESHED_AT_ONCE: usize = 64;
 
 /// State of all limits at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -99,6 +110,62 @@ pub struct TokenState {
     pub state: String,
     /// Problem that benches it, delays its mint or may end it soon; `null` without one.
     pub reason: Option<String>,
+}
+
+/// Result of a refresh.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Refreshed {
+    /// Accounts that were asked about.
+    pub asked: usize,
+    /// Those of them without an answer.
+    pub problems: Vec<RefreshProblem>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RefreshProblem {
+    pub account: String,
+    pub problem: String,
+}
+
+/// Body of a refresh: the account, or all.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RefreshRequest {
+    account: Option<String>,
+}
+
+/// Asks the upstream for the state of the accounts at once.
+pub async fn refresh(gateway: &Gateway, body: &Bytes) -> Reply {
+    let request = if body.is_empty() { b"{}" } else { &body[..] };
+    let Ok(RefreshRequest { account: wanted }) = serde_json::from_slice(request) else {
+        return pages::unprocessable("the body is {\"account\": \"NAME\"}, or empty for all");
+    };
+    let config = &gateway.env.config;
+    let accounts = config.accounts.iter().enumerate().filter(|(_, account)| !account.retired);
+    let chosen: Vec<AccountId> = accounts
+        .filter(|(_, account)| wanted.as_deref().is_none_or(|name| *name == *account.name))
+        .map(|(index, _)| config.account_id(index))
+        .collect();
+    if chosen.is_empty() {
+        return pages::unprocessable("the config has no account of this name");
+    }
+    let asked = chosen.len();
+    let dispatcher = &gateway.dispatcher;
+    let answers = futures_util::stream::iter(chosen)
+        .map(|account| async move {
+            let answer = timeout(REFRESH_TIMEOUT, dispatcher.refresh(account)).await;
+            (account, answer.unwrap_or_else(|_| Err("no answer in time".to_owned())))
+        })
+        .buffer_unordered(REFRESHED_AT_ONCE);
+    let mut problems: Vec<RefreshProblem> = answers
+        .filter_map(|(account, answer)| async move {
+            let account = gateway.env.account_name(account).to_owned();
+            answer.err().map(|problem| RefreshProblem { account, problem })
+        })
+        .collect()
+        .await;
+    problems.sort_unstable_by(|one, other| one.account.cmp(&other.account));
+    pages::json(StatusCode::OK, &Refreshed { asked, problems })
 }
 
 /// Takes a snapshot of all budgets.

@@ -39,6 +39,9 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// than this.
 const BODY_BYTES_MAX: usize = 32 * 1024;
 
+/// Wait of `/readyz` for a look at the tokens. Our choice: load balancers wait for a second.
+const LOOK_TIMEOUT: Duration = Duration::from_millis(500);
+
 /// Message of a 413.
 const NO_BODY: &str = "the body is too long, or did not come";
 
@@ -119,6 +122,16 @@ async fn page(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Rep
             _ => only_post(),
         };
     }
+    if path == "/api/budgets/refresh" {
+        return match (&request.method, body) {
+            (&Method::POST, Some(body)) => budgets::refresh(&gateway, &body).await,
+            (&Method::POST, None) => pages::error(StatusCode::PAYLOAD_TOO_LARGE, NO_BODY),
+            _ => only_post(),
+        };
+    }
+    if path == "/readyz" && !gateway.env.is_draining() {
+        gateway.dispatcher.looked(LOOK_TIMEOUT).await;
+    }
     if let Some(page) = writes::Page::of(path) {
         return page.answer(&gateway, &request, body.as_ref()).await;
     }
@@ -163,7 +176,7 @@ fn refused(request: &Parts, token: Option<&SecretString>) -> Option<Reply> {
 
 /// Returns true for the paths that answer POST.
 fn is_action(path: &str) -> bool {
-    matches!(path, "/api/reload" | "/api/cache/purge")
+    matches!(path, "/api/reload" | "/api/cache/purge" | "/api/budgets/refresh")
         || writes::Page::of(path).is_some_and(writes::Page::is_action)
 }
 
@@ -185,7 +198,7 @@ fn walked(gateway: &Gateway, request: &Parts, body: Option<&Bytes>) -> Reply {
         "/api/cache" => |gateway| pages::json(StatusCode::OK, &cache::figures(gateway)),
         "/api/clients" => |gateway| pages::json(StatusCode::OK, &clients::of(gateway)),
         _ => {
-            let paths = "there is /healthz, /readyz, /metrics, /api/budgets, /api/cache, /api/cache/purge, /api/clients, /api/reload, /api/writes, \
+            let paths = "there is /healthz, /readyz, /metrics, /api/budgets, /api/budgets/refresh, /api/cache, /api/cache/purge, /api/clients, /api/reload, /api/writes, \
                 /api/writes/ID, /api/writes/ID/cancel and /api/writes/ID/retry";
             return pages::error(StatusCode::NOT_FOUND, paths);
         }

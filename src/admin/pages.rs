@@ -21,8 +21,13 @@ pub fn text(status: StatusCode, text: &str) -> Reply {
 pub fn readiness(gateway: &Gateway) -> Reply {
     if gateway.env.is_draining() {
         text(StatusCode::SERVICE_UNAVAILABLE, "draining")
-    } else if !gateway.dispatcher.has_usable_token() {
-        text(StatusCode::SERVICE_UNAVAILABLE, &token_report(gateway))
+    } else if !gateway.dispatcher.has_looked() {
+        let message = "the upstream has not answered about the tokens yet";
+        text(StatusCode::SERVICE_UNAVAILABLE, message)
+    } else if let (pools, are_all) = gateway.dispatcher.pools_without_token()
+        && (are_all || !pools.is_empty())
+    {
+        text(StatusCode::SERVICE_UNAVAILABLE, &token_report(gateway, &pools, are_all))
     } else {
         let health = gateway.dispatcher.tokens().health(gateway.env.clock.now());
         let count = |is_in: fn(&HealthState) -> bool| {
@@ -44,8 +49,8 @@ pub fn readiness(gateway: &Gateway) -> Reply {
     }
 }
 
-/// Describes the problem of each account, one line per token.
-fn token_report(gateway: &Gateway) -> String {
+/// Describes the pools without a token, and the problem of each account, one line per token.
+fn token_report(gateway: &Gateway, pools: &[usize], are_all: bool) -> String {
     let states = token_states(gateway, gateway.env.clock.now());
     let accounts = gateway.env.config.accounts.iter().enumerate();
     let lines = accounts.flat_map(|(index, account)| {
@@ -55,7 +60,13 @@ fn token_report(gateway: &Gateway) -> String {
             format!("\n{}, token {}: {reason}", account.name, token.token)
         })
     });
-    std::iter::once("no upstream token can be used".to_owned()).chain(lines).collect()
+    let of_pools: Vec<String> = if are_all {
+        vec!["no upstream token can be used".to_owned()]
+    } else {
+        let named = pools.iter().filter_map(|pool| gateway.env.config.pools.get(*pool));
+        named.map(|pool| format!("pool {}: no upstream token can be used", pool.name)).collect()
+    };
+    std::iter::once(of_pools.join("\n")).chain(lines).collect()
 }
 
 /// `GET /metrics`.

@@ -27,4 +27,5 @@ pub use invalidation::write_effects::{stale_after_write, stale_by_milestone};
 pub use response::denial::{AcceptedPermission, Denial, accepted_permission};
 pub use response::headers;
 pub use response::rate::{RateHeaders, rate_remaining, rate_reset};
+pub use response::stated::{StatedBudget, stated_budgets};
 pub use response::upstream_limit::{UpstreamLimit, UpstreamLimitKind, retry_after, upstream_limit};

@@ -1,17 +1,20 @@
 //! `weir check`: validates a config and the files that it names, and prints the effective one. It
 //! connects to nothing, so that it can run before a deployment; with `--online` it also tries to
-//! open the listeners.
+//! open the listeners and asks the upstream about every token.
 
 use std::io::{self, Write};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 
-use super::process::{BAD_CONFIG, FAILED};
+use super::process::{BAD_CONFIG, FAILED, runtime};
 use super::serve::with_stored_writes;
 use crate::config::{self, Config, WriteStore};
-use crate::gateway::{listen_problems, missing_authorities};
+use crate::gateway::{
+    CheckedState, TokenCheck, check_tokens, listen_problems, missing_authorities,
+};
 use crate::telemetry::LogLevel;
 use crate::writes::file::FileStore;
 
@@ -20,7 +23,8 @@ pub struct Check {
     /// The config file
     #[arg(long, default_value = "weir.toml", value_name = "FILE")]
     config: PathBuf,
-    /// Also try to open the listeners: for the machine of the gateway, while it does not run
+    /// Also try to open the listeners, and ask the upstream about every token: for the machine of
+    /// the gateway, while it does not run
     #[arg(long)]
     online: bool,
 }
@@ -48,7 +52,9 @@ impl Check {
         let loaded = config::load(&self.config)
             .map_err(|faults| faults.iter().map(ToString::to_string).collect());
         let (outcome, written) = match loaded.and_then(|config| self.startable(config)) {
-            Ok(config) => (Outcome::Valid, report(&config, &self.config, out, err)),
+            Ok((config, tokens)) => {
+                (Outcome::Valid, report(&config, &tokens, &self.config, out, err))
+            }
             Err(faults) => {
                 let mut lines = faults.iter();
                 (Outcome::Faulty, lines.try_for_each(|fault| writeln!(err, "{fault}")))
@@ -57,8 +63,9 @@ impl Check {
         if written.is_ok() { outcome } else { Outcome::Unwritten }
     }
 
-    /// Returns the config, unless a start with it would fail on this machine.
-    fn startable(&self, config: Config) -> Result<Config, Vec<String>> {
+    /// Returns the config and its checked tokens, unless a start with it would fail on this machine
+    /// or the upstream rejects a token.
+    fn startable(&self, config: Config) -> Result<(Config, Vec<TokenCheck>), Vec<String>> {
         let mut problems = Vec::new();
         if let WriteStore::File(path) = &config.writes.store {
             let verified = with_stored_writes(|each| FileStore::verify(path, each));
@@ -70,13 +77,38 @@ impl Check {
         let file = self.config.display();
         let of_file = problems.iter().map(|(key, problem)| format!("{file}: {key}: {problem}"));
         let level = LogLevel::from_environment(LogLevel::default()).err();
-        let faults: Vec<_> = of_file.chain(level.map(|unknown| unknown.to_string())).collect();
-        if faults.is_empty() { Ok(config) } else { Err(faults) }
+        let tokens = if self.online { checked_tokens(&config) } else { Ok(Vec::new()) };
+        let (tokens, not_checked) = match tokens {
+            Ok(tokens) => (tokens, None),
+            Err(fault) => (Vec::new(), Some(format!("the tokens cannot be checked: {fault}"))),
+        };
+        let rejected = tokens.iter().filter_map(|token| match &token.state {
+            CheckedState::Rejected(said) => {
+                Some(format!("{file}: {}: the upstream rejects it: {said}", named(token)))
+            }
+            _ => None,
+        });
+        let faults: Vec<_> = of_file
+            .chain(level.map(|unknown| unknown.to_string()))
+            .chain(not_checked)
+            .chain(rejected)
+            .collect();
+        if faults.is_empty() { Ok((config, tokens)) } else { Err(faults) }
     }
+}
+
+/// Asks the upstream about every token of the config.
+fn checked_tokens(config: &Config) -> io::Result<Vec<TokenCheck>> {
+    Ok(runtime(Some(NonZeroUsize::MIN))?.block_on(check_tokens(config.clone())))
+}
+
+fn named(token: &TokenCheck) -> String {
+    format!("token {} of account {}", token.token, token.account)
 }
 
 fn report(
     config: &Config,
+    tokens: &[TokenCheck],
     file: &Path,
     out: &mut dyn Write,
     err: &mut dyn Write,
@@ -86,6 +118,18 @@ fn report(
     let file = file.display();
     if let Some(problem) = missing_authorities(&config.upstream) {
         writeln!(err, "warning: {file}: upstream.ca_file: {problem}")?;
+    }
+    for token in tokens {
+        match &token.state {
+            CheckedState::Unknown(reason) => {
+                writeln!(
+                    err,
+                    "warning: {file}: {}: it could not be checked: {reason}",
+                    named(token)
+                )?;
+            }
+            _ => writeln!(err, "{file}: {}: accepted by the upstream", named(token))?,
+        }
     }
     for warning in config.warnings() {
         writeln!(err, "warning: {file}: {}: {}", warning.key, warning.problem)?;
@@ -184,6 +228,55 @@ mod tests {
         let before = std::fs::read(&path).unwrap();
         assert_eq!(check(), Outcome::Valid);
         assert_eq!(std::fs::read(&path).unwrap(), before);
+    }
+
+    /// An upstream that accepts the token `s3cret` alone, for as many requests as are given.
+    fn upstream(requests: usize) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for _ in 0..requests {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    std::io::Read::read_exact(&mut stream, &mut byte).unwrap();
+                    head.push(byte[0]);
+                }
+                let head = String::from_utf8(head).unwrap().to_lowercase();
+                let (status, body) = if head.contains("bearer s3cret\r\n") {
+                    ("200 OK", "{\"resources\":{}}")
+                } else {
+                    ("401 Unauthorized", "{\"message\":\"Bad credentials\"}")
+                };
+                let length = body.len();
+                let answer = format!(
+                    "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+                );
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        url
+    }
+
+    #[test]
+    fn an_online_check_names_tokens_that_the_upstream_rejects() {
+        let folder = tempfile::tempdir().unwrap();
+        let section =
+            |url| format!("[listen]\nhttp = [\"127.0.0.1:0\"]\n[upstream]\nurl = \"{url}\"\n");
+        let good = fixture::text(&section(upstream(1)));
+        let (outcome, _, err) = checked_in(folder.path(), &good, true);
+        assert_eq!(outcome, Outcome::Valid, "{err}");
+        assert!(err.contains("token 0 of account ") && err.contains("accepted"), "{err}");
+        let dead = fixture::text(&section(upstream(1))).replace("s3cret", "revoked");
+        let (outcome, out, err) = checked_in(folder.path(), &dead, true);
+        assert_eq!((outcome, out.as_str()), (Outcome::Faulty, ""), "{err}");
+        assert!(err.contains("the upstream rejects it: 401 Bad credentials"), "{err}");
+        assert!(!err.contains("revoked"), "{err}");
+        let gone = fixture::text(&section("http://127.0.0.1:9".to_owned()));
+        let (outcome, _, err) = checked_in(folder.path(), &gone, true);
+        assert_eq!(outcome, Outcome::Valid, "{err}");
+        assert!(err.contains("warning: ") && err.contains("could not be checked"), "{err}");
     }
 
     #[test]

@@ -71,6 +71,7 @@ async fn serve(config: Arc<Config>, path: PathBuf, mut signals: Signals) -> Resu
         recovery,
     );
     current.read_from(path);
+    current.begin_look();
     let admin = Admin::open(&current).await.map_err(|fault| {
         error!(error = %fault, "cannot open the admin listener");
         Logged

@@ -34,6 +34,8 @@ pub enum Ended {
     ServerError,
     /// The upstream rejected the token, which is benched or replaced.
     TokenRejected,
+    /// The upstream rejected the token once, which stays in use.
+    TokenCleared,
     /// The upstream wants another kind of credential.
     CredentialUnfit {
         /// Further credentials that may be tried.
@@ -225,7 +227,9 @@ impl Attempts {
             Ended::ServerError => self.server_error(now, jitter),
             // Each rejection benches a token or replaces it; the bound is for an upstream that
             // rejects every new one.
-            Ended::TokenRejected => {
+            // A queue ends its write with the 401 that it got (SPECIFICATION D16).
+            Ended::TokenCleared if self.is_kept => only(Step::Fail(Failed::TokensRejected)),
+            Ended::TokenRejected | Ended::TokenCleared => {
                 self.attempt -= 1;
                 self.rejections += 1;
                 let record = Some(Record { not_before: now, may_have_run: false });

@@ -39,6 +39,7 @@ pub use cache::freshness::Mode;
 pub use quota::{
     AccountSnapshot, BudgetView, QuotaLedger, SecondarySnapshot, WindowSnapshot, units_spent,
 };
+pub(crate) use quota::{Question, Stated};
 pub use scheduler::{Admission, Decision};
 pub use types::invariants::Invariant;
 pub use types::{

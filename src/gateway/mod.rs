@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `server` | listeners, HTTP/1.1 and HTTP/2 sessions, the fast path, the stages in their order |
 //! | `reload`, `assembly` | the current gateway, and the parts that it is built of |
-//! | `background` | audit, webhook monitor, token minting |
+//! | `background` | audit, webhook monitor, token minting, questions of accounts' states |
 //! | `response` | the one renderer of answers, compression, errors, local pages, the writers |
 //! | `write` | a write in its lane, uploads, the queue of accepted writes |
 //! | `cache` | lookup, single flight, store, revalidation, invalidation |
@@ -40,6 +40,7 @@ mod url_rewrite;
 mod write;
 
 pub use assembly::Gateway;
+pub use background::token_check::{CheckedState, TokenCheck, check_tokens};
 pub use cache::invalidation::purge::Prefix;
 pub use reload::{Current, NotReloaded, Reloaded, log_warnings};
 pub use server::listen::{Drained, Listening, listen_problems};

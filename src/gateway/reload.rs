@@ -15,7 +15,9 @@ use crate::clock::Clock;
 use crate::config::{self, Config, Faults, Reload};
 use crate::gateway::assembly::Gateway;
 use crate::gateway::background::webhook_monitor::{WebhookMonitor, keep_checking_all};
-use crate::gateway::background::{audit::Audit, mint::keep_minting, upstream_probe::keep_probing};
+use crate::gateway::background::{
+    audit::Audit, mint::keep_minting, questions::keep_asking, upstream_probe::keep_probing,
+};
 use crate::gateway::cache::invalidation::purge::Prefix;
 use crate::gateway::upstream::trust::missing_authorities;
 use crate::gateway::write::recovery::Recovery;
@@ -91,7 +93,8 @@ impl Current {
         for breaker in gateway.dispatcher.breakers().all() {
             tokio::spawn(keep_probing(Arc::clone(breaker), dispatcher.clone()));
         }
-        tokio::spawn(keep_minting(dispatcher));
+        tokio::spawn(keep_minting(dispatcher.clone()));
+        tokio::spawn(keep_asking(dispatcher));
         tokio::spawn(Audit::run(Arc::downgrade(&gateway.audit)));
         current.keep_checking_webhooks(&gateway);
         current
@@ -100,6 +103,12 @@ impl Current {
     /// The current gateway.
     pub fn gateway(&self) -> Arc<Gateway> {
         self.gateway.load_full()
+    }
+
+    /// Begins to ask the upstream with every token, so that a dead one is known before a request.
+    pub fn begin_look(&self) {
+        let dispatcher = Arc::clone(&self.gateway().dispatcher);
+        tokio::spawn(async move { dispatcher.look_at_tokens().await });
     }
 
     /// True if this gateway is the current one.
@@ -150,6 +159,9 @@ impl Current {
         let gateway = Arc::new(before.with_config(config));
         // First: the ledger must know every account and client that a new request may name.
         gateway.dispatcher.reconfigure();
+        let (old, new) = (before.dispatcher.tokens(), gateway.dispatcher.tokens());
+        // A new token may be another person's.
+        gateway.cache.forget_replaced(|account| new.is_new_in(account, old));
         self.gateway.store(Arc::clone(&gateway));
         if is_other_mode {
             // The two modes store different parts of an answer.

@@ -88,7 +88,7 @@ impl ClockOffset {
     /// Converts the times of an answer's limits to our clock: `x-ratelimit-reset`, and a
     /// `retry-after` that is a date.
     pub fn to_local_clock(&self, answer: &mut HeaderMap) {
-        if !(NOTICED_MILLIS..=CREDIBLE_MILLIS).contains(&self.millis.unsigned_abs()) {
+        if !self.moves_times() {
             return;
         }
         if let Some(reset) = rate_reset(answer) {
@@ -99,6 +99,19 @@ impl ClockOffset {
             let text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(ours));
             answer.extend(HeaderValue::try_from(text).ok().map(|value| (RETRY_AFTER, value)));
         }
+    }
+
+    /// Converts a time of the upstream's clock to ours, in whole seconds.
+    pub fn local_time(&self, upstream: Timestamp) -> Timestamp {
+        if self.moves_times() {
+            Timestamp::from_secs(self.ours(upstream).as_secs_ceil())
+        } else {
+            upstream
+        }
+    }
+
+    fn moves_times(&self) -> bool {
+        (NOTICED_MILLIS..=CREDIBLE_MILLIS).contains(&self.millis.unsigned_abs())
     }
 
     /// Returns the milliseconds that the upstream is ahead of us.

@@ -61,6 +61,11 @@ pub struct Credential {
 }
 
 impl Credential {
+    /// Returns true if its request probes a benched credential.
+    pub fn is_probe(&self) -> bool {
+        matches!(self.permit, Permit::Probe(_))
+    }
+
     /// Wraps a client's own credential for one request of that client.
     pub fn of_client(token: TokenId, authorization: HeaderValue) -> Self {
         Self {
@@ -153,7 +158,7 @@ impl Tokens {
         let signed = |(token, value, permit)| (token, Some(value), permit);
         let (token, authorization, permit) = match slot {
             Slot::Configured(token) => {
-                (token.id, Some(token.authorization.clone()), take(&token.bench, now)?)
+                (token.id(), Some(token.authorization.clone()), take(&token.bench, now)?)
             }
             Slot::Installation(installation) => signed(installation.take(now)?),
             Slot::App(app) => signed(app.jwt(now, &self.clock, &self.ids)?),
@@ -231,6 +236,26 @@ impl Tokens {
             clock.observe(date, now, took);
         }
         clock.to_local_clock(headers);
+    }
+
+    /// Converts a time of the upstream's clock, such as the end of a window, to ours.
+    pub fn local_time(&self, upstream: Timestamp) -> Timestamp {
+        self.clock.lock().local_time(upstream)
+    }
+
+    /// Lists the slots of an account whose credentials `GET /rate_limit` accepts. An app's JWT is
+    /// none of them.
+    pub fn askable(&self, account: AccountId) -> impl Iterator<Item = SlotId> {
+        let is_askable = |slot: &&Slot| matches!(slot, Slot::Configured(_) | Slot::Installation(_));
+        self.slots(account).iter().filter(is_askable).map(Slot::id)
+    }
+
+    /// Takes a credential of an account to ask for its state: the first that works.
+    pub fn for_question(&self, account: AccountId, now: Timestamp) -> Option<Credential> {
+        let is_askable = |slot: &&Slot| !matches!(slot, Slot::App(_));
+        let works = |slot: &&Slot| slot.bench_state(now) == BenchState::Healthy;
+        let mut slots = self.slots(account).iter().filter(is_askable).filter(works);
+        slots.find_map(|slot| self.take(slot.id(), now))
     }
 
     /// Returns every credential with its account and health.

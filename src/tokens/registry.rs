@@ -4,6 +4,7 @@
 //! requests of either config share its state. A slot is never given to another credential.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -33,6 +34,20 @@ impl Tokens {
     #[must_use]
     pub fn with_config(&self, old: &Config, config: &Config) -> Self {
         Self::by(config, Some((self, old)))
+    }
+
+    /// Returns true if the account has a credential that `before`, the previous config's, lacks.
+    pub fn is_new_in(&self, account: AccountId, before: &Self) -> bool {
+        self.slots(account).iter().any(|slot| slot.id().0 >= before.owners.len() as u64)
+    }
+
+    /// Gives the account's credentials new ids: its validators belong to another owner.
+    pub fn disown(&self, account: AccountId) {
+        for slot in self.slots(account) {
+            if let Slot::Configured(token) = slot {
+                token.id.store(self.ids.next(token.slot).0, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Wakes the minting task, so that it follows the current config.
@@ -107,15 +122,18 @@ impl RegistryBuilder<'_> {
             }
             _ => false,
         });
-        let configured = match known {
-            Some(Slot::Configured(known)) => Configured { position, ..known.clone() },
-            _ => Configured {
-                id: TokenId(self.new_slot(account).0),
+        let configured = if let Some(Slot::Configured(known)) = known {
+            Configured { position, ..known.clone() }
+        } else {
+            let slot = self.new_slot(account);
+            Configured {
+                slot,
+                id: Arc::new(AtomicU64::new(slot.0)),
                 position,
                 kind: token.kind,
                 authorization,
                 bench: Arc::default(),
-            },
+            }
         };
         self.add(account, Slot::Configured(configured));
     }

@@ -3,7 +3,7 @@
 //! The parent module chooses among an account's slots.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use http::HeaderValue;
 
@@ -52,12 +52,20 @@ pub(super) enum Slot {
 
 #[derive(Clone)]
 pub(super) struct Configured {
-    pub(super) id: TokenId,
+    pub(super) slot: SlotId,
+    /// Its [`TokenId`], which changes with its owner.
+    pub(super) id: Arc<AtomicU64>,
     /// Position in the current config.
     pub(super) position: usize,
     pub(super) kind: TokenKind,
     pub(super) authorization: HeaderValue,
     pub(super) bench: SharedBench,
+}
+
+impl Configured {
+    pub(super) fn id(&self) -> TokenId {
+        TokenId(self.id.load(Ordering::Relaxed))
+    }
 }
 
 impl TokenId {
@@ -105,7 +113,7 @@ impl Wanted {
 impl Slot {
     pub(super) fn id(&self) -> SlotId {
         match self {
-            Self::Configured(token) => token.id.slot(),
+            Self::Configured(token) => token.slot,
             Self::Installation(installation) => installation.slot,
             Self::App(app) => app.slot,
             Self::Anonymous(token) => token.slot(),
@@ -158,7 +166,7 @@ impl Slot {
 
     pub(super) fn owns(&self, token: TokenId) -> bool {
         match self {
-            Self::Configured(configured) => configured.id == token,
+            Self::Configured(configured) => configured.id() == token,
             Self::Installation(installation) => installation.owns(token),
             Self::App(app) => app.owns(token),
             Self::Anonymous(own) => *own == token,

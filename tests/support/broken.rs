@@ -63,6 +63,11 @@ impl Broken {
         Setup::new().upstream(self.url.clone()).upstream_keys("response_timeout = \"300ms\"")
     }
 
+    /// The base URL.
+    pub fn url(&self) -> String {
+        self.url.clone()
+    }
+
     /// Requests received so far.
     pub fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)

@@ -3,4 +3,5 @@
 pub(super) mod denial;
 pub mod headers;
 pub(super) mod rate;
+pub(super) mod stated;
 pub(super) mod upstream_limit;

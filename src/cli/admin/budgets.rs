@@ -9,11 +9,13 @@ use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use super::api::{AdminApi, Fault, GatewayOptions};
 use super::plain;
-use crate::admin::budgets::{AccountBudgets, Budgets as Snapshot, ResourceBudget};
+use crate::admin::budgets::{
+    AccountBudgets, Budgets as Snapshot, RefreshProblem, Refreshed, ResourceBudget,
+};
 use crate::cli::counted;
 
 /// Characters of a full bar.
@@ -38,16 +40,57 @@ struct Row {
 }
 
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Budgets {
     #[command(flatten)]
     options: GatewayOptions,
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Ask the upstream for the state of the budgets at once, which is free
+    Refresh {
+        /// The account; all without it
+        account: Option<String>,
+        #[command(flatten)]
+        options: GatewayOptions,
+    },
 }
 
 impl Budgets {
     pub fn run(self) -> ExitCode {
-        let GatewayOptions { gateway, json } = self.options;
-        gateway.run("weir budgets", async |api| fetch(api, json).await)
+        match self.action {
+            None => {
+                let GatewayOptions { gateway, json } = self.options;
+                gateway.run("weir budgets", async |api| fetch(api, json).await)
+            }
+            Some(Action::Refresh { account, options: GatewayOptions { gateway, json } }) => {
+                gateway.run("weir budgets refresh", async |api| refresh(api, account, json).await)
+            }
+        }
     }
+}
+
+/// Refreshes the budgets, and shows them.
+async fn refresh(api: &AdminApi, account: Option<String>, json: bool) -> Result<String, Fault> {
+    let request = serde_json::json!({ "account": account });
+    let body = api.post("/api/budgets/refresh", &request).await?;
+    let mismatch = "its answer is not about budgets";
+    let refreshed = api.printed(&body, json, mismatch, refreshed)?;
+    if json { Ok(refreshed) } else { Ok(refreshed + &fetch(api, false).await?) }
+}
+
+fn refreshed(answer: &Refreshed) -> String {
+    let answered = answer.asked.saturating_sub(answer.problems.len()) as u64;
+    let mut text =
+        format!("{} asked, {answered} answered\n", counted(answer.asked as u64, "account"));
+    for RefreshProblem { account, problem } in &answer.problems {
+        let _ = writeln!(text, "  {}: {}", plain(account), plain(problem));
+    }
+    text.push('\n');
+    text
 }
 
 async fn fetch(api: &AdminApi, json: bool) -> Result<String, Fault> {

@@ -45,11 +45,20 @@ pub struct Account {
     pub windows: Vec<(ResourceName, PrimaryWindow)>,
     pub secondary: Secondary,
     pub cooldown: Cooldown,
+    /// Time of the last answer.
+    pub answered_at: Timestamp,
 }
 
 impl Account {
     pub fn new(settings: AccountSettings, terms: Terms, secondary: Secondary) -> Self {
-        Self { settings, terms, windows: Vec::new(), secondary, cooldown: Cooldown::default() }
+        Self {
+            settings,
+            terms,
+            windows: Vec::new(),
+            secondary,
+            cooldown: Cooldown::default(),
+            answered_at: Timestamp::EPOCH,
+        }
     }
 
     pub fn offer(
@@ -134,6 +143,16 @@ impl Account {
 
     pub fn window(&self, resource: &ResourceName) -> Option<&PrimaryWindow> {
         self.windows.get(self.find_window(resource)?.index()).map(|(_, window)| window)
+    }
+
+    /// Returns true if the budget of some resource is used up.
+    pub fn is_used_up(&self, now: Timestamp) -> bool {
+        self.windows.iter().any(|(_, window)| window.is_used_up(now, self.terms))
+    }
+
+    /// Time since which requests wait for the answer that shows an unknown window; the earliest.
+    pub fn probed_since(&self, now: Timestamp) -> Option<Timestamp> {
+        self.windows.iter().filter_map(|(_, window)| window.probed_since(now)).min()
     }
 
     /// Index of a resource's window, or of the shared one, if it exists.

@@ -1,10 +1,16 @@
 //! Denials: the combination of the blocks of several accounts into one.
 
+use smallvec::SmallVec;
+
 use super::candidates::Closed;
 use super::limits::block::Block;
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::decision::types::{AccountId, LimitDenied, LimitKind, Until};
+
+/// Accounts of one denial whose state may be asked for. Ours: the further ones follow with the next
+/// denials.
+const IN_QUESTION_MAX: usize = 16;
 
 /// Denial, with the time of the next check.
 #[derive(Clone, Debug)]
@@ -30,10 +36,21 @@ pub struct Blocks {
     pub nearest: Option<(AccountId, Block)>,
     pub scope: Scope,
     pub cost: u32,
+    /// Accounts whose state the upstream may be asked for.
+    pub in_question: SmallVec<[AccountId; 1]>,
 }
 
 impl Blocks {
+    pub fn new(cost: u32) -> Self {
+        Self { nearest: None, scope: Scope::All, cost, in_question: SmallVec::new() }
+    }
+
     pub fn add(&mut self, id: AccountId, block: Block) {
+        if matches!(block.limit, LimitKind::Probe | LimitKind::Primary)
+            && self.in_question.len() < IN_QUESTION_MAX
+        {
+            self.in_question.push(id);
+        }
         // A window with too few units until its end may serve a cheaper request.
         let is_too_dear = self.cost > 1
             && block.limit == LimitKind::Primary
@@ -58,6 +75,7 @@ impl Blocks {
             account: Some(account),
             resource,
             until: block.until,
+            is_unanswered: block.limit == LimitKind::Probe,
         };
         Blocked {
             refusal,
@@ -71,7 +89,13 @@ impl Blocks {
 pub fn no_account(resource: ResourceName) -> Blocked {
     let until = Until::Time(Timestamp::FAR_FUTURE);
     Blocked {
-        refusal: LimitDenied { limit: LimitKind::NoAccount, account: None, resource, until },
+        refusal: LimitDenied {
+            limit: LimitKind::NoAccount,
+            account: None,
+            resource,
+            until,
+            is_unanswered: false,
+        },
         scope: Scope::All,
         closed: None,
         wake: None,

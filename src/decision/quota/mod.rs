@@ -11,12 +11,14 @@
 //! Two kinds of answers need care:
 //! - **401** comes before the upstream knows the account: its rate headers describe the address and
 //!   are ignored.
-//! - **Cost 0** (`GET /rate_limit`) touches no primary window: such an answer can show a fresh
-//!   window while the real one is nearly spent (SPECIFICATION, "Limits in practice").
+//! - **Cost 0** (`GET /rate_limit`) touches no primary window by its headers: such an answer can
+//!   show a fresh window while the real one is nearly spent (SPECIFICATION, "Limits in practice").
+//!   `asks` has what its body is good for.
 
 mod account;
 mod account_choice;
 mod accounts;
+mod asks;
 mod audit;
 mod candidates;
 mod denial;
@@ -25,6 +27,7 @@ mod ranking;
 mod view;
 
 use http::StatusCode;
+use smallvec::SmallVec;
 
 use crate::api::{EndpointId, RateHeaders, ResourceName};
 use crate::clock::Timestamp;
@@ -42,6 +45,8 @@ use limits::secondary::{Sent, Spacing, Weight};
 
 pub use account::units_spent;
 use account::{Account, WindowIndex};
+use asks::Asks;
+pub use asks::{Question, Stated};
 use candidates::{Candidates, Closed};
 pub(super) use candidates::{Component, ListId, Union};
 pub(super) use denial::{Blocked, Scope};
@@ -71,6 +76,7 @@ pub struct QuotaLedger {
     clients: Vec<ClientSettings>,
     pub(super) candidates: Candidates,
     leases: IdMap<Lease>,
+    asks: Asks,
     /// Resources that answers named, by endpoint, where they differ from the table's. Bounded by
     /// the table.
     learned: HashMap<EndpointId, ResourceName>,
@@ -130,6 +136,7 @@ impl QuotaLedger {
             clients: Vec::new(),
             candidates: Candidates::default(),
             leases: IdMap::default(),
+            asks: Asks::default(),
             learned: HashMap::default(),
             free: ResourceName::new(FREE),
             elapsed: Elapsed::default(),
@@ -153,7 +160,14 @@ impl QuotaLedger {
             return Ok(Grant { lease, account: open.account });
         }
         let weight = Weight::new(demand, self.expected_millis(demand));
-        let account = self.choose(now, demand, weight, list)?;
+        let mut in_question = SmallVec::new();
+        let account = match self.choose(now, demand, weight, list, &mut in_question) {
+            Ok(account) => account,
+            Err(blocked) => {
+                self.want_questions(now, &in_question);
+                return Err(blocked);
+            }
+        };
         self.open(now, lease, account, demand, weight);
         Ok(Grant { lease, account })
     }
@@ -167,7 +181,7 @@ impl QuotaLedger {
         list: ListId,
     ) -> Result<Grant, Blocked> {
         let weight = Weight::new(demand, self.expected_millis(demand));
-        self.choose(now, demand, weight, list)
+        self.choose(now, demand, weight, list, &mut SmallVec::new())
             .map(|account| Grant { lease: LeaseId(u64::MAX), account })
     }
 
@@ -186,6 +200,7 @@ impl QuotaLedger {
         open.head_took = Some(millis_since(now, begun.admitted_at));
         let rate = rate.filter(|_| status != StatusCode::UNAUTHORIZED && begun.cost > 0);
         if let Some(account) = self.accounts.get_mut(place(begun.account)) {
+            account.answered_at = now;
             account.settle_primary(now, lease, &begun, status, rate, false);
         }
         let also = if status == StatusCode::NOT_MODIFIED { Charge::Free } else { Charge::Spent };
@@ -198,6 +213,7 @@ impl QuotaLedger {
             .get(place(begun.account))
             .is_none_or(|account| account.secondary.is_within(begun.weight));
         self.check(&begun, windows_are_within);
+        self.want_questions_after(now, &begun);
         self.changed(now, &begun);
         Some(begun.touched())
     }
@@ -233,6 +249,7 @@ impl QuotaLedger {
                 Charge::Lost
             }
             Settlement::Answered { status, rate, refusal } => {
+                account.answered_at = now;
                 let rate = rate.filter(|_| status != StatusCode::UNAUTHORIZED && ended.cost > 0);
                 account.settle_primary(now, lease, &ended, status, rate, refusal.is_some());
                 account.apply_limit(now, &ended, rate, refusal, jitter);
@@ -254,6 +271,7 @@ impl QuotaLedger {
         };
         self.settle_also(now, lease, &ended, also);
         self.check(&ended, windows_are_within);
+        self.want_questions_after(now, &ended);
         self.changed(now, &ended);
         Some(Touched { is_undone: matches!(settlement, Settlement::NeverSent), ..ended.touched() })
     }
@@ -262,6 +280,11 @@ impl QuotaLedger {
     /// `guess`.
     pub fn resource_for(&self, endpoint: EndpointId, guess: &ResourceName) -> ResourceName {
         self.learned.get(&endpoint).unwrap_or(guess).clone()
+    }
+
+    /// Returns true if the upstream has answered no request of this account since a time.
+    pub fn is_silent_since(&self, account: AccountId, time: Timestamp) -> bool {
+        self.accounts.get(place(account)).is_none_or(|account| account.answered_at < time)
     }
 
     /// Number of open leases.
@@ -290,6 +313,7 @@ impl QuotaLedger {
         demand: &Demand,
         weight: Weight,
         list: ListId,
+        in_question: &mut SmallVec<[AccountId; 1]>,
     ) -> Result<AccountId, Blocked> {
         let Self { accounts, candidates, learned, clients, free, .. } = self;
         let resource = learned.get(&demand.endpoint).unwrap_or(&demand.resource);
@@ -309,7 +333,7 @@ impl QuotaLedger {
             accounts.get_mut(place(id)).map(|account| account.offer(now, weight, wanted, resource))
         };
         let is_short = demand.candidates.len() <= CHECKED_EACH_MAX;
-        let mut blocks = Blocks { nearest: None, scope: Scope::All, cost: demand.cost };
+        let mut blocks = Blocks::new(demand.cost);
         if let (Some(prefer), Some(best)) = (prefer, ranking.best())
             && let Some(Ok(offer)) = offer_by(prefer)
             && is_about_as_good(offer.share, share_of(ranking.rank_of(best)))
@@ -358,6 +382,7 @@ impl QuotaLedger {
         // No account is checked again while the list is closed, whatever else changes.
         let wake = Some(ranking.all().wake)
             .filter(|wake| (!is_short || closed.is_some()) && *wake < Timestamp::FAR_FUTURE);
+        *in_question = std::mem::take(&mut blocks.in_question);
         Err(Blocked { closed, ..blocks.blocked(wake, resource.clone()) })
     }
 
@@ -411,6 +436,14 @@ impl QuotaLedger {
             self.accounts.get_mut(place(payer)).and_then(|account| account.window_at(at))
         {
             window.charge(now, lease, ended.cost, charge);
+        }
+    }
+
+    /// Asks later about a budget that this request used up, even if nobody wants more of it yet.
+    fn want_questions_after(&mut self, now: Timestamp, ended: &Lease) {
+        let account = self.accounts.get(place(ended.account));
+        if account.is_some_and(|account| account.is_used_up(now)) {
+            self.want_questions(now, &[ended.account]);
         }
     }
 

@@ -24,7 +24,7 @@ use http::StatusCode;
 use crate::api::{RateHeaders, ResourceName};
 use crate::clock::Timestamp;
 
-use super::quota::{Blocked, BudgetView, QuotaLedger, Scope, Touched};
+use super::quota::{Blocked, BudgetView, Question, QuotaLedger, Scope, Stated, Touched};
 use super::types::invariants::Invariant;
 use super::types::{
     AccountId, Demand, Grant, LeaseId, LimitDenied, LimitKind, Settings, Settlement, Ticket, Until,
@@ -214,6 +214,30 @@ impl Admission {
         self.reconsider(now, None);
     }
 
+    /// Time of the next [`Admission::due_question`]; `None` when no account's state is in question.
+    pub(crate) fn next_question(&self) -> Option<Timestamp> {
+        self.ledger.next_question()
+    }
+
+    /// Begins the next question of an account's state, to be sent as `GET /rate_limit`.
+    /// [`Admission::stated`] ends it.
+    pub(crate) fn due_question(&mut self, now: Timestamp) -> Option<Question> {
+        self.ledger.due_question(now)
+    }
+
+    /// Begins a question of this account's state, due or not.
+    pub(crate) fn begin_question(&mut self, now: Timestamp, account: AccountId) -> Question {
+        self.ledger.begin_question(now, account)
+    }
+
+    /// Ends a question, and decides the requests that its answer frees.
+    pub(crate) fn stated(&mut self, now: Timestamp, question: &Question, stated: &Stated) {
+        if self.ledger.stated(now, question, stated) {
+            self.queue.retry_all();
+        }
+        self.reconsider(now, None);
+    }
+
     /// Time of the next [`Admission::tick`]; `None` when no request waits for time.
     pub fn next_wakeup(&self) -> Option<Timestamp> {
         self.queue.next_wakeup()
@@ -372,6 +396,7 @@ fn queue_full(blocked: &LimitDenied) -> LimitDenied {
         limit: LimitKind::QueueFull,
         account: None,
         until: Until::Event,
+        is_unanswered: false,
         ..blocked.clone()
     }
 }

@@ -130,6 +130,9 @@ pub struct LimitDenied {
     pub resource: ResourceName,
     /// Earliest time of admission.
     pub until: Until,
+    /// True if it waited for the upstream's answers to other requests, and none came: no limit of
+    /// the upstream is at fault.
+    pub is_unanswered: bool,
 }
 
 /// End of a denial.

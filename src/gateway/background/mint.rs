@@ -63,7 +63,7 @@ pub async fn keep_minting(current: impl Fn() -> Option<Arc<Dispatcher>> + Send) 
     }
 }
 
-async fn mint(dispatcher: &Dispatcher, minting: Minting) {
+pub(super) async fn mint(dispatcher: &Dispatcher, minting: Minting) {
     let (env, tokens) = (dispatcher.env(), dispatcher.tokens());
     let id = minting.installation().id;
     let result = tokio::select! {
@@ -115,7 +115,11 @@ async fn mint_once(
             dispatcher.attempt(&job, &AccountChoice::All, &progress, &Unconditional, Reuse::Never);
         return match attempt.await {
             Ok(answer) => Ok(answer),
-            Err(Unanswered::TokenRejected) => continue,
+            Err(
+                Unanswered::TokenRejected
+                | Unanswered::TokenSuspected(_)
+                | Unanswered::TokenCleared,
+            ) => continue,
             Err(Unanswered::Denied(LimitDenied { until, limit, .. })) => {
                 let at = if let Until::Time(at) = until { at } else { clock.now() };
                 let problem =

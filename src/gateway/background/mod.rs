@@ -1,6 +1,8 @@
-//! Work beside the requests: audit, webhook monitor, token minting.
+//! Work beside the requests: audit, webhook monitor, token minting, questions of accounts' states.
 
 pub mod audit;
 pub mod mint;
+pub mod questions;
+pub mod token_check;
 pub mod upstream_probe;
 pub mod webhook_monitor;

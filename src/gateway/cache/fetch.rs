@@ -55,7 +55,10 @@ impl ReadCache {
             (Ok(answer), _) if answer.status == StatusCode::NOT_MODIFIED => {
                 FetchResult::Failed(GatewayError::UpstreamFailed)
             }
-            (Ok(answer), entry) => self.fetched(key, &cache_request, entry.as_deref(), answer),
+            (Ok(answer), entry) => {
+                self.note_owner(&cache_request, &answer);
+                self.fetched(key, &cache_request, entry.as_deref(), answer)
+            }
         }
     }
 

@@ -6,6 +6,7 @@ pub mod conditions;
 pub mod fetch;
 pub mod invalidation;
 pub mod lookup;
+pub mod owner;
 pub mod pages;
 pub mod predicted_etags;
 pub mod read;

@@ -231,10 +231,11 @@ impl ReadCache {
             }
             _ => (LimitKind::Probe, None, Until::Event),
         };
-        self.dispatcher.denied(
-            job,
-            &LimitDenied { limit, account, resource: job.route.endpoint.resource.clone(), until },
-        )
+        let resource = job.route.endpoint.resource.clone();
+        let is_unanswered = limit == LimitKind::Probe
+            || until == Until::Event && self.dispatcher.is_silent(account);
+        let denied = LimitDenied { limit, account, resource, until, is_unanswered };
+        self.dispatcher.denied(job, &denied)
     }
 
     fn stale_instead(

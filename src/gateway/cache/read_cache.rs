@@ -1,7 +1,11 @@
 //! The read cache as a part of the gateway: what is stored, and the fetches that fill it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
+use crate::decision::AccountId;
 use crate::gateway::cache::body_registry::BodyRegistry;
 use crate::gateway::cache::invalidation::pagination::PaginationChanges;
 use crate::gateway::cache::predicted_etags::Predictor;
@@ -20,6 +24,8 @@ pub struct ReadCache {
     pub(super) coverage: Arc<WebhookCoverage>,
     pub(super) pagination: Arc<PaginationChanges>,
     pub(super) predictor: Option<Arc<Predictor>>,
+    /// The upstream's number of the owner of each account, where an answer has shown it.
+    pub(super) owners: Arc<Mutex<HashMap<AccountId, u64>>>,
 }
 
 impl ReadCache {
@@ -45,6 +51,7 @@ impl ReadCache {
             registry: before.map_or_else(Arc::default, |before| Arc::clone(&before.registry)),
             coverage: Arc::new(WebhookCoverage::new(config)),
             pagination: before.map_or_else(Arc::default, |before| Arc::clone(&before.pagination)),
+            owners: before.map_or_else(Arc::default, |before| Arc::clone(&before.owners)),
             predictor: Predictor::of(config).map(|new| earlier.unwrap_or(new)),
         })
     }

@@ -15,7 +15,7 @@ use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use crate::clock::Timestamp;
 use crate::decision::cache::cache_control::{CacheControl, vary_names};
 use crate::decision::cache::freshness::{Stored, Validated};
-use crate::decision::cache::key::CacheKey;
+use crate::decision::cache::key::{CacheKey, Scope};
 use crate::decision::cache::settling::Trust;
 
 use crate::gateway::cache::invalidation::log::InvalidationLog;
@@ -309,6 +309,17 @@ impl Store {
         Purged { entries: entries.get(), bytes: bytes.get() }
     }
 
+    /// Removes all entries of a scope.
+    pub fn remove_scope(&self, scope: Scope) {
+        self.entries.retain(|key, _| key.scope() != scope);
+    }
+
+    /// Invalidates all answers that were requested before this time.
+    pub fn invalidate_before(&self, time: Timestamp) {
+        let last = Timestamp::from_millis(time.as_millis().saturating_sub(1));
+        self.purges.note(Prefix::everything(), last);
+    }
+
     pub fn each(&self, mut show: impl FnMut(&CacheKey, u64)) {
         for (key, entry) in self.entries.iter() {
             show(&key, entry.memory_bytes(&key) as u64);
@@ -339,7 +350,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
-    use crate::decision::cache::key::{Accept, Scope};
+    use crate::decision::cache::key::Accept;
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use parking_lot::Mutex;
+use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot};
 
 use crate::api::{RateHeaders, ResourceName, UpstreamLimit};
@@ -19,10 +20,14 @@ use crate::clock::{Clock, Timestamp};
 use crate::decision::Invariant;
 use crate::decision::{
     AccountId, AccountSnapshot, Admission, BudgetView, Decision, Demand, Grant, LeaseId,
-    LimitDenied, QuotaLedger, Settings, Settlement, Ticket,
+    LimitDenied, LimitKind, Question, QuotaLedger, Settings, Settlement, Stated, Ticket, Until,
 };
 
 use crate::gateway::random::unit_random;
+
+/// Wait without any answer of the upstream that is not blamed on a limit. Chosen here: longer than
+/// most answers take.
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// The quota ledger and its wait queue, shared by all requests.
 pub struct Admissions {
@@ -30,6 +35,37 @@ pub struct Admissions {
     clock: Clock,
     /// Notified when the next wake-up moves forward. Notifying each event would cost a task switch.
     moved: Notify,
+    /// The same for questions of an account's state.
+    question_moved: Notify,
+}
+
+/// Guard: a question of an account's state under way. Dropped, it got no answer.
+pub struct OpenQuestion {
+    admissions: Arc<Admissions>,
+    question: Option<Question>,
+}
+
+impl OpenQuestion {
+    pub fn account(&self) -> Option<AccountId> {
+        self.question.as_ref().map(|question| question.account)
+    }
+
+    /// Ends the question, and decides the requests that its answer frees.
+    pub fn ended(mut self, stated: &Stated) {
+        self.end(stated);
+    }
+
+    fn end(&mut self, stated: &Stated) {
+        if let Some(question) = self.question.take() {
+            self.admissions.change(|inner, now| inner.admission.stated(now, &question, stated));
+        }
+    }
+}
+
+impl Drop for OpenQuestion {
+    fn drop(&mut self) {
+        self.end(&Stated::Nothing { is_unknown_route: false });
+    }
 }
 
 struct Inner {
@@ -65,7 +101,8 @@ impl Admissions {
     pub fn new(settings: Settings, clock: Clock) -> Arc<Self> {
         let inner =
             Inner { admission: Admission::new(settings), waiters: HashMap::new(), armed: None };
-        Arc::new(Self { inner: Mutex::new(inner), clock, moved: Notify::new() })
+        let (moved, question_moved) = (Notify::new(), Notify::new());
+        Arc::new(Self { inner: Mutex::new(inner), clock, moved, question_moved })
     }
 
     /// Waits until `demand` is admitted, or until its admission before `deadline` is impossible.
@@ -87,10 +124,52 @@ impl Admissions {
                     Err(WaitingPlace { admissions: Arc::clone(self), ticket, receiver })
                 }
             });
+        let began = self.clock.now();
         match waiting {
             Ok(decided) => decided,
-            Err(place) => place.decided().await.map(|grant| self.lease(grant)),
+            Err(place) => match place.decided().await {
+                Ok(grant) => Ok(self.lease(grant)),
+                Err(denied) => Err(self.with_cause(denied, began)),
+            },
         }
+    }
+
+    /// Notes that a request waited only for answers, and that none came during its wait.
+    fn with_cause(&self, mut denied: LimitDenied, began: Timestamp) -> LimitDenied {
+        let is_silent = self.with_ledger(|ledger, now| {
+            now.since(began) >= SILENCE
+                && denied.account.is_none_or(|account| ledger.is_silent_since(account, began))
+        });
+        let is_for_answers = denied.until == Until::Event && denied.limit != LimitKind::QueueFull;
+        denied.is_unanswered |= is_for_answers && is_silent;
+        denied
+    }
+
+    /// Notified when a question of an account's state is due earlier.
+    pub fn question_moved(&self) -> Notified<'_> {
+        self.question_moved.notified()
+    }
+
+    /// Time of the next [`Admissions::due_question`].
+    pub fn next_question(&self) -> Option<Timestamp> {
+        self.inner.lock().admission.next_question()
+    }
+
+    /// Begins the next due question of an account's state.
+    pub fn due_question(self: &Arc<Self>) -> Option<OpenQuestion> {
+        let question = self.inner.lock().admission.due_question(self.clock.now())?;
+        Some(OpenQuestion { admissions: Arc::clone(self), question: Some(question) })
+    }
+
+    /// Begins a question of this account's state, due or not.
+    pub fn begin_question(self: &Arc<Self>, account: AccountId) -> OpenQuestion {
+        let question = self.inner.lock().admission.begin_question(self.clock.now(), account);
+        OpenQuestion { admissions: Arc::clone(self), question: Some(question) }
+    }
+
+    /// Returns true if the upstream has been silent about this account for a while.
+    pub fn is_silent(&self, account: AccountId) -> bool {
+        self.with_ledger(|ledger, now| ledger.is_silent_since(account, now - SILENCE))
     }
 
     pub fn with_ledger<R>(&self, read: impl FnOnce(&QuotaLedger, Timestamp) -> R) -> R {
@@ -175,8 +254,14 @@ impl Admissions {
     /// moves the timer forward if needed.
     fn change<R>(&self, change: impl FnOnce(&mut Inner, Timestamp) -> R) -> R {
         let inner = &mut *self.inner.lock();
+        let question_before = inner.admission.next_question();
         let changed = change(inner, self.clock.now());
         self.deliver(inner);
+        if let Some(next) = inner.admission.next_question()
+            && question_before.is_none_or(|before| next < before)
+        {
+            self.question_moved.notify_one();
+        }
         if inner.is_late() {
             self.moved.notify_one();
         }

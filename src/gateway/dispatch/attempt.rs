@@ -21,7 +21,7 @@ use crate::decision::permissions::plan::DenialRole;
 use crate::decision::{AccountId, ClientId, Demand, LimitDenied, units_spent};
 use crate::telemetry::spans::{self, UpstreamCall};
 use crate::telemetry::{LogText, MethodName, UpstreamOutcome};
-use crate::tokens::{Credential, Lack, Rejection, Source, TokenId};
+use crate::tokens::{Credential, Lack, Source, TokenId};
 
 use crate::gateway::address::Service;
 use crate::gateway::counted::Counted;
@@ -33,6 +33,7 @@ use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Conditions, Job};
 use crate::gateway::dispatch::permissions::{AccountChoice, Offer, observation};
 use crate::gateway::dispatch::progress::{Hold, RequestProgress};
+use crate::gateway::dispatch::questions::Suspicion;
 use crate::gateway::upstream::fetch::{Collected, Exchange, FetchError, Reuse, UpstreamRequest};
 
 /// The bytes of an error body that are read. Further bytes say nothing about limits.
@@ -69,6 +70,14 @@ pub struct UnsettledAnswer {
 }
 
 impl UnsettledAnswer {
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub fn into_parts(self) -> (StatusCode, HeaderMap, Collected) {
+        (self.status, self.headers, self.body)
+    }
+
     /// Reads a body up to `held_max` bytes, and that of an error up to `error_max` if more. A body
     /// that stalls ends with `answer_by`.
     pub async fn read(
@@ -88,6 +97,11 @@ pub enum Unanswered {
     Denied(LimitDenied),
     Limited(UpstreamLimit),
     TokenRejected,
+    /// The upstream rejected the token, perhaps by mistake.
+    /// [`Dispatcher::cleared_of_suspicion`] replaces it.
+    TokenSuspected(Box<Suspicion>),
+    /// The upstream rejected the token, which stays in use.
+    TokenCleared,
     /// The upstream wants another kind of credential for this route.
     CredentialUnfit,
     /// No candidate has an accepted token; with the reason why none could be minted.
@@ -133,7 +147,8 @@ impl Dispatcher {
         };
         let result = unless(is_down, answered).instrument(prepared.span.clone()).await;
         listening.ended(heard(&result));
-        self.finish(job, progress, prepared, result)
+        let finished = self.finish(job, progress, prepared, result);
+        self.cleared_of_suspicion(job, progress, finished).await
     }
 
     /// The time by which the job's client is answered, by the clock of timeouts; `None`: no client
@@ -234,7 +249,7 @@ impl Dispatcher {
             progress.answered_as(LogText::request_id(id));
         }
         let status = answer.status;
-        let settled = self.settle(job, lease, &credential, requested_at, answer);
+        let settled = self.settle(job, lease, credential, requested_at, answer);
         let is_refused = matches!(settled, Err(Unanswered::Limited(_)));
         progress.spent(units_spent(status, is_refused, job.route.cost));
         if let Ok(answer) = &settled {
@@ -314,7 +329,7 @@ impl Dispatcher {
         Err(Unanswered::NoToken(self.tokens.lack(&job.route.candidates, accepted, now)))
     }
 
-    async fn acquire(
+    pub(super) async fn acquire(
         &self,
         job: &Job,
         offer: &Offer,
@@ -350,16 +365,17 @@ impl Dispatcher {
         admitted
     }
 
-    /// Handles a 401. The token is benched if it is at fault.
+    /// Handles a 401. A token that may be at fault is suspected; a known culprit is benched.
     fn unauthorized(
         &self,
         job: &Job,
         lease: Lease,
-        credential: &Credential,
-        headers: &HeaderMap,
+        credential: Credential,
+        headers: HeaderMap,
         body: &Collected,
     ) -> Unanswered {
-        let account = self.env.account_name(lease.account());
+        let account = lease.account();
+        let rate = RateHeaders::parse(&headers);
         let body: &[u8] = if let Collected::Whole(bytes) = body { bytes } else { &[] };
         let answer_text = status_and_message(StatusCode::UNAUTHORIZED, body);
         let is_revoked = match credential.source {
@@ -371,33 +387,39 @@ impl Dispatcher {
                 answer_text.eq_ignore_ascii_case("401 bad credentials")
             }
         };
-        if is_revoked {
+        let unanswered = if !is_revoked {
+            self.tell_unfit(job, account, &credential, &answer_text);
+            Unanswered::CredentialUnfit
+        } else if credential.is_probe() || matches!(credential.source, Source::App(_)) {
             // Before the lease ends: the next request in the wait queue must not get this token.
-            let rejection =
-                self.tokens.rejected(credential, self.env.clock.now(), headers, &answer_text);
-            let token = credential.source.to_string();
-            match rejection {
-                Rejection::Benched => tracing::error!(
-                    account,
-                    token,
-                    said = answer_text,
-                    "this token is benched: the upstream rejected it"
-                ),
-                Rejection::Replaced => tracing::warn!(
-                    account,
-                    token,
-                    said = answer_text,
-                    "the upstream rejected this token, a new one replaces it"
-                ),
-                Rejection::Old => {}
-            }
+            self.bench(account, &credential, &headers, &answer_text);
+            Unanswered::TokenRejected
         } else {
-            tracing::warn!(account, token = %credential.source, said = answer_text, endpoint = %job.route.endpoint.template, "the upstream wants another credential for this route");
-            let denied = Observation::Denied(Denial::MissingPermission { by_token: false });
-            self.record(job, lease.account(), credential.token, denied, None);
-        }
-        lease.answered(StatusCode::UNAUTHORIZED, RateHeaders::parse(headers).as_ref(), None);
-        if is_revoked { Unanswered::TokenRejected } else { Unanswered::CredentialUnfit }
+            let suspicion = Suspicion { credential, account, headers, text: answer_text };
+            Unanswered::TokenSuspected(Box::new(suspicion))
+        };
+        lease.answered(StatusCode::UNAUTHORIZED, rate.as_ref(), None);
+        unanswered
+    }
+
+    /// Records that the upstream wants another credential for this route.
+    pub(super) fn tell_unfit(
+        &self,
+        job: &Job,
+        account: AccountId,
+        credential: &Credential,
+        text: &str,
+    ) {
+        tracing::warn!(account = self.env.account_name(account), token = %credential.source, said = text, endpoint = %job.route.endpoint.template, "the upstream wants another credential for this route");
+        let denied = Observation::Denied(Denial::MissingPermission { by_token: false });
+        self.record(job, account, credential.token, denied, None);
+    }
+
+    /// Reports an upstream limit.
+    pub(super) fn note_limit(&self, job: &Job, account: AccountId, limit: &UpstreamLimit) {
+        let (account, name) = (self.env.account_name(account), limit_name(limit));
+        self.env.metrics.limited(account, name);
+        tracing::warn!(account, limit = name, endpoint = %job.route.endpoint.template, "the upstream refused a request for a limit");
     }
 
     /// The resource of the job: the table's entry, corrected by earlier answers.
@@ -412,17 +434,17 @@ impl Dispatcher {
         &self,
         job: &Job,
         lease: Lease,
-        credential: &Credential,
+        credential: Credential,
         requested_at: Timestamp,
         UnsettledAnswer { status, headers, body }: UnsettledAnswer,
     ) -> Result<UpstreamAnswer, Unanswered> {
         let now = self.env.clock.now();
         // A fault of a client's own credential is passed to the client.
         if status == StatusCode::UNAUTHORIZED && job.client_credential.is_none() {
-            return Err(self.unauthorized(job, lease, credential, &headers, &body));
+            return Err(self.unauthorized(job, lease, credential, headers, &body));
         }
         if !status.is_server_error() {
-            self.tokens.accepted(credential);
+            self.tokens.accepted(&credential);
         }
         let rate = RateHeaders::parse(&headers);
         let (account, token, denial_confidence) =
@@ -434,9 +456,7 @@ impl Dispatcher {
             _ => None,
         };
         if let Some(limit) = &limit {
-            let (account, name) = (self.env.account_name(account), limit_name(limit));
-            self.env.metrics.limited(account, name);
-            tracing::warn!(account, limit = name, endpoint = %job.route.endpoint.template, "the upstream refused a request for a limit");
+            self.note_limit(job, account, limit);
         }
         let body = match (body, limit) {
             (Collected::Whole(bytes), limit) => {
@@ -487,7 +507,7 @@ async fn unless<T>(
 }
 
 /// The evidence about the upstream in the end of an attempt.
-fn heard(result: &Result<UnsettledAnswer, FetchError>) -> Heard {
+pub(super) fn heard(result: &Result<UnsettledAnswer, FetchError>) -> Heard {
     match result {
         Ok(UnsettledAnswer { body: Collected::Whole(_), .. }) | Err(FetchError::Undecodable(_)) => {
             Heard::Answer

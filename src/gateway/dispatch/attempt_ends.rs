@@ -32,7 +32,8 @@ impl Dispatcher {
     /// An attempt without an answer in the terms of `decision`.
     pub(super) fn ended(&self, job: &Job, unanswered: &Unanswered, reuse: Reuse) -> Ended {
         match unanswered {
-            Unanswered::TokenRejected => Ended::TokenRejected,
+            Unanswered::TokenRejected | Unanswered::TokenSuspected(_) => Ended::TokenRejected,
+            Unanswered::TokenCleared => Ended::TokenCleared,
             Unanswered::CredentialUnfit => {
                 Ended::CredentialUnfit { others: self.others_of(job, UNFIT_MAX) }
             }
@@ -115,8 +116,12 @@ impl Dispatcher {
         self.limited(&job.route, denied)
     }
 
-    /// The gateway error for a limit denial, with the client's view.
+    /// The gateway error for a limit denial, with the client's view. An upstream without answers is
+    /// no limit.
     pub fn limited(&self, route: &Route, denied: &LimitDenied) -> GatewayError {
+        if denied.is_unanswered {
+            return GatewayError::UpstreamTimeout;
+        }
         let until = match denied.until {
             Until::Time(at) => at,
             // A write in flight has to end; the next one follows at a distance.
@@ -145,7 +150,10 @@ impl Dispatcher {
     pub fn limited_until(&self, route: &Route, limit: LimitKind, until: Timestamp) -> GatewayError {
         let resource = route.endpoint.resource.clone();
         let until = Until::Time(until);
-        self.limited(route, &LimitDenied { limit, account: None, resource, until })
+        self.limited(
+            route,
+            &LimitDenied { limit, account: None, resource, until, is_unanswered: false },
+        )
     }
 
     /// The end of an upstream limit as it names it (SPECIFICATION, "Limits in practice").

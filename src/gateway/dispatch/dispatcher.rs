@@ -1,5 +1,6 @@
 //! The dispatcher: tokens, budgets and connections under one config.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::api::{ResourceName, Table};
+use crate::clock::Timestamp;
 use crate::decision;
 use crate::decision::breaker::State;
 use crate::decision::{AccountId, LimitKind};
@@ -16,10 +18,11 @@ use crate::gateway::dispatch::admission::Admissions;
 use crate::gateway::dispatch::breaker::CircuitBreakers;
 use crate::gateway::dispatch::candidates::AccountLists;
 use crate::gateway::dispatch::progress::RequestProgress;
+use crate::gateway::dispatch::questions::{Asking, Looks};
 use crate::gateway::environment::Environment;
 use crate::gateway::error::GatewayError;
 use crate::gateway::upstream::fetch::Upstream;
-use crate::tokens::{Source, Tokens};
+use crate::tokens::{Health, Source, Tokens};
 
 /// The least `Retry-After` of a full queue. Chosen here: the pace of writes a second apart.
 const QUEUE_FULL_PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -36,6 +39,9 @@ pub struct Dispatcher {
     pub(super) accounts: Arc<AccountLists>,
     /// Requests that wait for a turn or for admission, by client.
     pub(super) waiting: Vec<Arc<AtomicU64>>,
+    /// Questions of accounts' states, with their last answers.
+    pub(super) asking: Arc<Asking>,
+    pub(super) looks: Looks,
     /// Writes on their way upstream.
     pub(super) writes_on_wire: Arc<AtomicU64>,
 }
@@ -80,6 +86,8 @@ impl Dispatcher {
             permissions: before.map_or_else(Arc::default, |before| Arc::clone(&before.permissions)),
             accounts: Arc::new(AccountLists::new(config)),
             waiting: (0..config.clients.len()).map(waiting).collect(),
+            asking: before.map_or_else(Arc::default, |before| Arc::clone(&before.asking)),
+            looks: before.map_or_else(Looks::default, |before| before.looks.next()),
             writes_on_wire: before
                 .map_or_else(Arc::default, |before| Arc::clone(&before.writes_on_wire)),
             env: Arc::clone(env),
@@ -141,11 +149,31 @@ impl Dispatcher {
     /// where no other account is configured.
     pub fn has_usable_token(&self) -> bool {
         let now = self.env.clock.now();
-        let health = self.tokens.health(now);
-        let only_apps = health.iter().all(|token| matches!(token.token, Source::App(_)));
-        health.iter().any(|token| {
-            token.may_serve(now) && (only_apps || !matches!(token.token, Source::App(_)))
-        })
+        may_serve(self.tokens.health(now).iter(), now)
+    }
+
+    /// The indexes of the config's pools without a token that works, and true if all pools are.
+    pub fn pools_without_token(&self) -> (Vec<usize>, bool) {
+        let now = self.env.clock.now();
+        let mut by_account: HashMap<AccountId, Vec<Health>> = HashMap::new();
+        for token in self.tokens.health(now) {
+            by_account.entry(token.account).or_default().push(token);
+        }
+        let pools = self.env.config.pools.iter().enumerate().filter(|(_, pool)| !pool.retired);
+        let is_without = |accounts: &[usize]| {
+            let ids = accounts.iter().map(|account| self.env.config.account_id(*account));
+            !may_serve(ids.filter_map(|id| by_account.get(&id)).flatten(), now)
+        };
+        let all = pools.clone().count();
+        let without: Vec<usize> =
+            pools.filter(|(_, pool)| is_without(&pool.accounts)).map(|(index, _)| index).collect();
+        let are_all = without.len() == all;
+        (without, are_all)
+    }
+
+    /// True if the upstream has been silent for a while, where an account is known.
+    pub fn is_silent(&self, account: Option<AccountId>) -> bool {
+        account.is_some_and(|account| self.admissions.is_silent(account))
     }
 
     /// The error of a full queue, in number or in bytes.
@@ -163,6 +191,14 @@ impl Dispatcher {
             one_more: self.waiting.get(client as usize).map(Counted::new),
         }
     }
+}
+
+/// True if one of these tokens may serve; an app's own credential only beside no other kind.
+fn may_serve<'t>(tokens: impl Iterator<Item = &'t Health> + Clone, now: Timestamp) -> bool {
+    let is_app = |token: &Health| matches!(token.token, Source::App(_));
+    let only_apps = tokens.clone().all(is_app);
+    let mut tokens = tokens;
+    tokens.any(|token| token.may_serve(now) && (only_apps || !is_app(token)))
 }
 
 /// Guard: counts a waiting request, and records the duration of its wait on drop, cancellation

@@ -2,6 +2,7 @@
 
 pub mod admission;
 pub mod answer;
+pub mod ask;
 pub mod attempt;
 pub mod attempt_ends;
 pub mod breaker;
@@ -12,5 +13,7 @@ pub mod perform;
 pub mod permission_retry;
 pub mod permissions;
 pub mod progress;
+pub mod questions;
 pub mod route;
+pub mod suspected_tokens;
 pub mod token_wait;

@@ -229,7 +229,11 @@ impl Dispatcher {
                 Some(GatewayError::Undecodable(reason.to_string()))
             }
             Some(
-                Unanswered::TokenRejected | Unanswered::CredentialUnfit | Unanswered::NoToken(_),
+                Unanswered::TokenRejected
+                | Unanswered::TokenSuspected(_)
+                | Unanswered::TokenCleared
+                | Unanswered::CredentialUnfit
+                | Unanswered::NoToken(_),
             )
             | None => self
                 .tokens

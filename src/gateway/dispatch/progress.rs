@@ -13,6 +13,7 @@ use crate::decision::{AccountId, LimitDenied, LimitKind, Until};
 use crate::gateway::environment::Environment;
 use crate::gateway::upstream::fetch::FetchError;
 use crate::telemetry::{LogText, WaitCause};
+use crate::tokens::TokenId;
 
 /// A shorter wait is a step of the program, and counts only as time: no limit held the request.
 const HOLD_MIN: Duration = Duration::from_millis(1);
@@ -28,6 +29,8 @@ struct Tracked {
     /// The client has left, so nothing more may be sent.
     cancelled: bool,
     was_sent: bool,
+    /// Tokens that the upstream rejected, perhaps by mistake. At most two for each attempt.
+    suspected: Vec<TokenId>,
     figures: Figures,
     holding: Option<(Hold, Moment)>,
     /// The duration of the hold in `figures`.
@@ -113,6 +116,16 @@ impl RequestProgress {
     /// True while a limit holds it, so that other requests may overtake it.
     pub fn is_in_wait_queue(&self) -> bool {
         self.0.lock().holding.is_some_and(|(hold, _)| matches!(hold.by, HeldBy::Limit(_)))
+    }
+
+    /// Records that the upstream rejected this token; returns true if it did so before.
+    pub fn suspects(&self, token: TokenId) -> bool {
+        let suspected = &mut self.0.lock().suspected;
+        let is_repeated = suspected.contains(&token);
+        if !is_repeated {
+            suspected.push(token);
+        }
+        is_repeated
     }
 
     pub fn was_sent(&self) -> bool {

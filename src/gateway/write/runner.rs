@@ -287,6 +287,8 @@ fn end_of(answered: &Result<UpstreamAnswer, GatewayError>) -> RunEnd {
             let queue_full_until = (*limit == LimitKind::QueueFull).then_some(*until);
             RunEnd::Limited { queue_full_until }
         }
+        // The write waited for answers to other requests, and was not sent.
+        Err(GatewayError::UpstreamTimeout) => RunEnd::Limited { queue_full_until: None },
         Err(GatewayError::TokensRejected) => RunEnd::TokensRejected,
         Err(GatewayError::TokenUnavailable(Lack { cause: Cause::Passing, until, .. })) => {
             RunEnd::TokenUnavailable { until: *until }

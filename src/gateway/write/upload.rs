@@ -139,7 +139,8 @@ impl Writes {
         let span = prepared.span.clone();
         let exchange = self.exchange(job, request_progress, &prepared, body);
         let result = exchange.instrument(span).await;
-        self.dispatcher.finish(job, request_progress, prepared, result)
+        let finished = self.dispatcher.finish(job, request_progress, prepared, result);
+        self.dispatcher.cleared_of_suspicion(job, request_progress, finished).await
     }
 
     async fn exchange(
@@ -170,7 +171,10 @@ impl Writes {
                 self.dispatcher.limited_until(&job.route, LimitKind::Cooldown, until)
             }
             Unanswered::NoToken(Some(lack)) => GatewayError::TokenUnavailable(lack),
-            Unanswered::NoToken(None) | Unanswered::TokenRejected => GatewayError::TokensRejected,
+            Unanswered::NoToken(None)
+            | Unanswered::TokenRejected
+            | Unanswered::TokenSuspected(_)
+            | Unanswered::TokenCleared => GatewayError::TokensRejected,
             Unanswered::CredentialUnfit => GatewayError::NoToken(UNFIT.into()),
             Unanswered::Failed(error) => {
                 request_progress.failed(&error);

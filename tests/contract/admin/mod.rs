@@ -6,6 +6,7 @@ mod cross_site;
 mod operator;
 mod purge;
 mod queue;
+mod refresh;
 mod reload;
 mod request_log;
 

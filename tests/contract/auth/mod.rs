@@ -6,6 +6,8 @@ mod keys;
 mod minting;
 mod misplaced_keys;
 mod own_apps;
+mod owners;
 mod passthrough;
 mod permissions;
+mod suspected_tokens;
 mod visibility;

@@ -3,6 +3,8 @@
 mod budgets;
 mod concurrency;
 mod given_up;
+mod returned_budgets;
 mod secondary;
 mod slow_readers;
+mod unknown_windows;
 mod waiting;

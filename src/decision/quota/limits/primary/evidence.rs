@@ -77,9 +77,29 @@ pub struct Count {
     pub cost: u32,
 }
 
+impl Mark {
+    /// The mark of a request that began before the window was used.
+    pub fn before_all(at: Timestamp) -> Self {
+        Self { ended: 0, at }
+    }
+
+    pub fn at(self) -> Timestamp {
+        self.at
+    }
+}
+
 impl Evidence {
+    pub fn mark(&self, now: Timestamp) -> Mark {
+        Mark { ended: self.ended, at: now }
+    }
+
+    /// Units that ended since the mark.
+    pub fn ended_since(&self, mark: Mark) -> u32 {
+        u32::try_from(self.ended.saturating_sub(mark.ended)).unwrap_or(u32::MAX)
+    }
+
     pub fn admitted(&mut self, now: Timestamp, cost: u32) -> Mark {
-        let mark = Mark { ended: self.ended, at: now };
+        let mark = self.mark(now);
         self.charged += u64::from(cost);
         mark
     }

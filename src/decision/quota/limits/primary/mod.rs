@@ -16,6 +16,8 @@
 //! - **Windows of 2 s and shorter** are within the wobble and end as one probe each.
 
 mod evidence;
+mod probes;
+mod stated;
 
 use std::time::Duration;
 
@@ -28,6 +30,8 @@ use crate::decision::types::{LeaseId, LimitKind, Pace, Priority, Until};
 
 pub use evidence::Mark;
 use evidence::{Count, Evidence};
+use probes::Probes;
+use stated::StatementTrust;
 
 /// Largest difference between resets of one window (SPECIFICATION, "Limits in practice": a wobble
 /// of a second, either way).
@@ -111,8 +115,10 @@ pub struct ObservedAnswer<'r> {
 pub struct PrimaryWindow {
     state: WindowState,
     pub leased: u64,
-    probe: Option<LeaseId>,
+    probes: Probes,
     headerless_probes: u32,
+    /// Experience with what the upstream states about it by `GET /rate_limit`.
+    trust: StatementTrust,
     /// End of a closure by an upstream limit.
     closed_until: Timestamp,
     /// Earliest time of the next request, where the budget is spread evenly.
@@ -128,8 +134,9 @@ impl PrimaryWindow {
         Self {
             state: WindowState::Unknown,
             leased: 0,
-            probe: None,
+            probes: Probes::default(),
             headerless_probes: 0,
+            trust: StatementTrust::default(),
             closed_until: Timestamp::EPOCH,
             next_at: Timestamp::EPOCH,
             // GraphQL costs depend on the size of the query (SPECIFICATION, "Limits in practice").
@@ -148,10 +155,11 @@ impl PrimaryWindow {
             return Err(Block::at(LimitKind::Primary, self.closed_until));
         }
         match self.current(now) {
-            WindowState::Unknown if self.probe.is_some() => Err(Block::event(LimitKind::Probe)),
-            WindowState::Unknown | WindowState::Unmetered => {
-                Ok(Headroom { share: WHOLE, until: None })
-            }
+            WindowState::Unknown => match self.probes.block(now, self.limit_before()) {
+                Some(block) => Err(block),
+                None => Ok(Headroom { share: WHOLE, until: None }),
+            },
+            WindowState::Unmetered => Ok(Headroom { share: WHOLE, until: None }),
             WindowState::Seen(seen) => {
                 let over = seen.reset + WOBBLE;
                 let held = self.held(now, terms.reserve);
@@ -199,8 +207,8 @@ impl PrimaryWindow {
             self.next_at = now + seen.reset.since(now).saturating_mul(cost) / free;
         }
         let mark = self.encumber(now, cost);
-        if self.current(now) == WindowState::Unknown && self.probe.is_none() {
-            self.probe = Some(lease);
+        if self.current(now) == WindowState::Unknown {
+            self.probes.admitted(now, lease);
         }
         mark
     }
@@ -249,7 +257,9 @@ impl PrimaryWindow {
             remaining: rate.remaining.min(rate.limit),
             reset: rate.reset,
         };
+        let is_confirmed = self.confirms(answer.mark);
         let (state, sight) = match self.state {
+            WindowState::Seen(_) if is_confirmed => (new, Sight::NewWindow),
             WindowState::Seen(old) if new.reset > old.reset + WOBBLE => (new, Sight::NewWindow),
             WindowState::Seen(old) if new.reset + WOBBLE >= old.reset => {
                 (old.merged(new), Sight::Same)
@@ -258,7 +268,10 @@ impl PrimaryWindow {
             WindowState::Unknown | WindowState::Unmetered => (new, Sight::NewWindow),
         };
         self.state = WindowState::Seen(state);
+        self.probes.learned();
         if sight == Sight::NewWindow {
+            let is_refuted = is_confirmed && answer.cost == 0 && new.remaining == 0;
+            self.trust = if is_refuted { StatementTrust::Wrong } else { StatementTrust::Open };
             self.evidence.new_window(now);
         }
         match answer.mark {
@@ -281,6 +294,9 @@ impl PrimaryWindow {
     /// Closes the window after an upstream limit. Of a named reset and a pause the later holds; a
     /// reset in the past counts as now. Without both the known reset holds.
     pub fn close(&mut self, now: Timestamp, reset: Option<Timestamp>, pause: Option<Duration>) {
+        if matches!(self.trust, StatementTrust::Raised(_)) {
+            self.trust = StatementTrust::Wrong;
+        }
         let known = match self.state {
             WindowState::Seen(seen) if seen.reset > now => Some(seen.reset),
             _ => None,
@@ -326,7 +342,7 @@ impl PrimaryWindow {
                 let taken = self.leased + u64::from(self.evidence.unseen_units);
                 taken + u64::from(cost) + u64::from(reserve) <= u64::from(seen.remaining)
             }
-            WindowState::Unknown => self.probe.is_none(),
+            WindowState::Unknown => self.probes.block(now, self.limit_before()).is_none(),
             WindowState::Unmetered => true,
         }
     }
@@ -353,7 +369,12 @@ impl PrimaryWindow {
 
     fn release(&mut self, lease: LeaseId, cost: u32) -> bool {
         self.leased = self.leased.saturating_sub(cost.into());
-        self.probe.take_if(|probe| *probe == lease).is_some()
+        self.probes.ended(lease)
+    }
+
+    /// Limit of the window before, while the current one is unknown.
+    fn limit_before(&self) -> Option<u32> {
+        if let WindowState::Seen(over) = self.state { Some(over.limit) } else { None }
     }
 }
 

@@ -129,7 +129,8 @@ fn a_304_without_headers_costs_nothing() {
 fn an_unknown_window_admits_one_probe_at_a_time() {
     let mut window = unseen();
     lease(&mut window, 1);
-    assert_eq!(headroom(&window, NOW, 1, 0), Err(Block::event(LimitKind::Probe)));
+    let block = headroom(&window, NOW, 1, 0).unwrap_err();
+    assert_eq!((block.limit, block.until), (LimitKind::Probe, Until::Event));
     window.charge(NOW, LeaseId(1), 1, Charge::Spent);
     lease(&mut window, 2);
     answered(&mut window, 2, &rate_headers(100, 7, RESET));

@@ -1,0 +1,296 @@
+//! The upstream's own statement about a window, by `GET /rate_limit`.
+//!
+//! It can show an untouched window while the real one is nearly spent (SPECIFICATION, "Limits in
+//! practice"). So an untouched window is believed for a few requests only, and against the count
+//! of a known window for one: its answer has the true count. Any other statement about a known
+//! window is as good as a counted answer, and may also raise it. A refusal after a raise shows
+//! that statements are wrong: they raise that window no more.
+
+use super::{Count, Mark, PrimaryWindow, Seen, Terms, WOBBLE, WindowState};
+use crate::api::StatedBudget;
+use crate::clock::Timestamp;
+
+/// Experience with statements that raised the current window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StatementTrust {
+    /// None has raised it since the last counted answer.
+    #[default]
+    Open,
+    /// One raised it at this time, and no counted answer has confirmed it.
+    Raised(Timestamp),
+    /// The upstream refused a request after it.
+    Wrong,
+}
+
+impl PrimaryWindow {
+    /// Updates the window by a statement. `mark` is from the time of its request. Returns true if
+    /// more may be admitted than before.
+    pub fn stated(
+        &mut self,
+        now: Timestamp,
+        mark: Mark,
+        stated: StatedBudget,
+        terms: Terms,
+    ) -> bool {
+        let new = Seen {
+            limit: stated.limit,
+            remaining: stated.remaining.min(stated.limit),
+            reset: stated.reset,
+        };
+        if new.reset <= now {
+            return false;
+        }
+        let is_untouched = new.remaining == new.limit;
+        if now < self.closed_until && is_untouched {
+            return false;
+        }
+        match self.current(now) {
+            WindowState::Unknown | WindowState::Unmetered if is_untouched => {
+                self.probes.allow_some(new.limit);
+                true
+            }
+            WindowState::Seen(old) if is_untouched => self.try_one(now, old, new, terms),
+            WindowState::Seen(old) if is_same(old, new) => self.stated_again(now, mark, old, new),
+            WindowState::Seen(_) if self.trust == StatementTrust::Wrong => false,
+            _ => self.stated_anew(now, mark, new),
+        }
+    }
+
+    /// Takes a window over that was not known.
+    fn stated_anew(&mut self, now: Timestamp, mark: Mark, new: Seen) -> bool {
+        let remaining = new.remaining.saturating_sub(self.evidence.ended_since(mark));
+        self.state = WindowState::Seen(Seen { remaining, ..new });
+        self.probes.learned();
+        self.evidence.new_window(now);
+        self.evidence.shown(now, mark, count_of(new));
+        self.raised(now, remaining)
+    }
+
+    /// Merges a statement about the known window. The units that ended after its request may be
+    /// missing in its count.
+    fn stated_again(&mut self, now: Timestamp, mark: Mark, old: Seen, new: Seen) -> bool {
+        let least = new.remaining.saturating_sub(self.evidence.ended_since(mark));
+        let may_raise = self.trust != StatementTrust::Wrong;
+        let is_raised = may_raise && least > old.remaining;
+        let remaining = if is_raised { least } else { old.remaining.min(new.remaining) };
+        self.state = WindowState::Seen(Seen {
+            limit: new.limit,
+            remaining: remaining.min(new.limit),
+            reset: old.reset.max(new.reset),
+        });
+        self.evidence.shown(now, mark, count_of(new));
+        is_raised && self.raised(now, remaining)
+    }
+
+    /// Frees one unit of a used-up window: the answer of the next request replaces the count.
+    fn try_one(&mut self, now: Timestamp, old: Seen, new: Seen, terms: Terms) -> bool {
+        if self.trust != StatementTrust::Open || !self.is_used_up(now, terms) {
+            return false;
+        }
+        let taken = self.leased_units().saturating_add(self.evidence.unseen_units);
+        let held = self.held(now, terms.reserve);
+        let remaining = taken.saturating_add(held).saturating_add(1);
+        if remaining > new.limit.max(old.limit) {
+            return false;
+        }
+        let limit = new.limit.max(old.limit);
+        self.state = WindowState::Seen(Seen { limit, remaining, ..old });
+        self.raised(now, remaining)
+    }
+
+    fn raised(&mut self, now: Timestamp, remaining: u32) -> bool {
+        if remaining > 0 {
+            self.trust = StatementTrust::Raised(now);
+            self.closed_until = Timestamp::EPOCH;
+        }
+        remaining > 0
+    }
+
+    /// Returns true if a counted answer replaces the count instead of lowering it: its request was
+    /// admitted after a statement that raised the window.
+    pub(super) fn confirms(&self, mark: Option<Mark>) -> bool {
+        match (self.trust, mark) {
+            (StatementTrust::Raised(at), Some(mark)) => mark.at() >= at,
+            _ => false,
+        }
+    }
+
+    /// Returns true if only the end of the window, or the upstream's change of mind, lets another
+    /// request go.
+    pub fn is_used_up(&self, now: Timestamp, terms: Terms) -> bool {
+        if now < self.closed_until {
+            return true;
+        }
+        match self.current(now) {
+            WindowState::Seen(seen) => {
+                let free = seen.remaining.saturating_sub(self.evidence.unseen_units);
+                free <= terms.reserve
+            }
+            WindowState::Unknown | WindowState::Unmetered => false,
+        }
+    }
+
+    pub fn mark(&self, now: Timestamp) -> Mark {
+        self.evidence.mark(now)
+    }
+
+    /// Time since which requests wait for the answer that shows an unknown window.
+    pub fn probed_since(&self, now: Timestamp) -> Option<Timestamp> {
+        let is_unknown = self.current(now) == WindowState::Unknown;
+        self.probes.waiting_since().filter(|_| is_unknown)
+    }
+
+    /// The state could not be asked. Returns true if more may be admitted than before.
+    pub fn not_stated(&mut self, now: Timestamp) -> bool {
+        let is_probed = self.probed_since(now).is_some();
+        if is_probed {
+            self.probes.allow_another();
+        }
+        is_probed
+    }
+}
+
+fn is_same(old: Seen, new: Seen) -> bool {
+    new.reset <= old.reset + WOBBLE && old.reset <= new.reset + WOBBLE
+}
+
+fn count_of(seen: Seen) -> Count {
+    Count { limit: seen.limit, remaining: seen.remaining, cost: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Charge, Headroom, ObservedAnswer, WindowDemand};
+    use super::*;
+    use crate::api::{RateHeaders, ResourceName};
+    use crate::decision::types::{LeaseId, LimitKind, Pace, Priority};
+    use std::time::Duration;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000);
+    const RESET: Timestamp = Timestamp::from_secs(4_600);
+    const TERMS: Terms = Terms { reserve: 0, batch_floor: 0, pace: Pace::Burst };
+
+    fn headroom(window: &PrimaryWindow, now: Timestamp) -> Result<Headroom, LimitKind> {
+        let wanted = WindowDemand { cost: 1, priority: Priority::Normal };
+        window.headroom(now, wanted, TERMS).map_err(|block| block.limit)
+    }
+
+    /// Sends as many requests as the window admits, and returns their number.
+    fn admitted(window: &mut PrimaryWindow, now: Timestamp) -> u64 {
+        let mut count = 0;
+        while headroom(window, now).is_ok() {
+            count += 1;
+            window.lease(now, LeaseId(count), 1, TERMS);
+        }
+        count
+    }
+
+    fn answered(window: &mut PrimaryWindow, lease: u64, mark: Mark, remaining: u32) {
+        let rate = RateHeaders { limit: 100, remaining, used: None, reset: RESET, resource: None };
+        window.answered(LeaseId(lease), 1, 1);
+        window.observe(NOW, ObservedAnswer { rate: &rate, cost: 1, mark: Some(mark) });
+    }
+
+    fn seen(remaining: u32) -> PrimaryWindow {
+        let mut window = PrimaryWindow::new(&ResourceName::core());
+        let mark = window.lease(NOW, LeaseId(0), 1, TERMS);
+        answered(&mut window, 0, mark, remaining);
+        window
+    }
+
+    fn stated(limit: u32, remaining: u32) -> StatedBudget {
+        StatedBudget { limit, remaining, reset: RESET }
+    }
+
+    #[test]
+    fn an_untouched_statement_lets_a_few_requests_go() {
+        for (limit, expected) in [(5_000, 10), (60, 6), (10, 2)] {
+            let mut window = PrimaryWindow::new(&ResourceName::core());
+            let mark = window.mark(NOW);
+            window.lease(NOW, LeaseId(0), 1, TERMS);
+            assert!(window.stated(NOW, mark, stated(limit, limit), TERMS));
+            assert_eq!(admitted(&mut window, NOW), expected - 1, "{limit}");
+        }
+    }
+
+    #[test]
+    fn a_statement_opens_an_unknown_window_for_what_it_has() {
+        let mut window = PrimaryWindow::new(&ResourceName::core());
+        window.lease(NOW, LeaseId(0), 1, TERMS);
+        let mark = window.mark(NOW);
+        assert!(window.stated(NOW, mark, stated(100, 8), TERMS));
+        assert_eq!(admitted(&mut window, NOW), 7, "the probe may not be counted yet");
+    }
+
+    #[test]
+    fn a_slow_probe_lets_a_bounded_number_of_others_go() {
+        let mut window = PrimaryWindow::new(&ResourceName::core());
+        let mut sent = 0;
+        for second in 0..60 {
+            let now = NOW + Duration::from_secs(second);
+            if headroom(&window, now).is_ok() {
+                window.lease(now, LeaseId(second), 1, TERMS);
+                sent += 1;
+                assert_eq!(headroom(&window, now), Err(LimitKind::Probe), "one at a time");
+            }
+        }
+        assert_eq!(sent, 4);
+    }
+
+    #[test]
+    fn a_raise_is_seen_by_a_statement_in_the_same_window() {
+        let mut window = seen(0);
+        assert!(window.is_used_up(NOW, TERMS));
+        let mark = window.mark(NOW);
+        assert!(window.stated(NOW, mark, stated(200, 101), TERMS));
+        assert_eq!(admitted(&mut window, NOW), 101);
+    }
+
+    #[test]
+    fn units_that_ended_after_the_question_are_not_given_twice() {
+        let mut window = seen(10);
+        let mark = window.mark(NOW);
+        for lease in 1..=10 {
+            let own = window.lease(NOW, LeaseId(lease), 1, TERMS);
+            answered(&mut window, lease, own, u32::try_from(10 - lease).unwrap());
+        }
+        assert!(!window.stated(NOW, mark, stated(100, 10), TERMS), "an older answer");
+        assert!(window.is_used_up(NOW, TERMS));
+    }
+
+    #[test]
+    fn an_untouched_statement_frees_one_unit_whose_answer_counts() {
+        let mut window = seen(0);
+        let mark = window.mark(NOW);
+        assert!(window.stated(NOW, mark, stated(100, 100), TERMS));
+        let own = window.lease(NOW, LeaseId(1), 1, TERMS);
+        assert_eq!(headroom(&window, NOW), Err(LimitKind::Primary), "one alone");
+        answered(&mut window, 1, own, 99);
+        assert_eq!(admitted(&mut window, NOW), 99);
+    }
+
+    #[test]
+    fn a_refusal_after_a_raise_ends_the_trust_in_statements() {
+        for remaining in [50, 100] {
+            let mut window = seen(0);
+            let mark = window.mark(NOW);
+            assert!(window.stated(NOW, mark, stated(100, remaining), TERMS));
+            window.lease(NOW, LeaseId(1), 1, TERMS);
+            window.charge(NOW, LeaseId(1), 1, Charge::Free);
+            window.close(NOW, Some(RESET), None);
+            let mark = window.mark(NOW);
+            assert!(!window.stated(NOW, mark, stated(100, remaining), TERMS));
+            assert!(headroom(&window, NOW).is_err());
+        }
+    }
+
+    #[test]
+    fn a_lower_statement_lowers_and_an_old_one_does_nothing() {
+        let mut window = seen(10);
+        let mark = window.mark(NOW);
+        assert!(!window.stated(NOW, mark, stated(100, 3), TERMS));
+        let over = StatedBudget { reset: NOW, ..stated(100, 50) };
+        assert!(!window.stated(NOW, mark, over, TERMS));
+        assert_eq!(admitted(&mut window, NOW), 2, "one stays for those who spent the others");
+    }
+}

@@ -1,0 +1,84 @@
+//! The state of questions to the upstream about accounts and tokens: their last answers, and the
+//! looks at all tokens. `ask.rs` and `suspected_tokens.rs` send the questions.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use http::HeaderMap;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::clock::Timestamp;
+use crate::decision::AccountId;
+use crate::tokens::{Credential, TokenId};
+
+/// The meaning of an answer for the token that asked.
+#[derive(Clone, Debug)]
+pub enum Acceptance {
+    Accepted,
+    /// The upstream does not accept it: the headers and the words of its answer.
+    Rejected(Box<HeaderMap>, String),
+    /// No answer, or one that says nothing about the token; with the reason.
+    Unknown(String),
+}
+
+/// The choice between a question of its own and the answer to a recent one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recent {
+    Suffices,
+    IsTooOld,
+}
+
+/// A 401 whose cause is unclear.
+pub struct Suspicion {
+    pub credential: Credential,
+    pub account: AccountId,
+    pub headers: HeaderMap,
+    /// The status and the message of the answer.
+    pub text: String,
+}
+
+/// The questions of all accounts, with their last answers.
+#[derive(Default)]
+pub struct Asking {
+    /// Bounded by the number of accounts.
+    by_account: Mutex<HashMap<AccountId, Turn>>,
+}
+
+/// The turn of the questions about one account: one goes at a time.
+pub type Turn = Arc<tokio::sync::Mutex<Option<LastAnswer>>>;
+
+pub struct LastAnswer {
+    pub token: TokenId,
+    pub at: Timestamp,
+    pub acceptance: Acceptance,
+}
+
+impl Asking {
+    pub fn turn(&self, account: AccountId) -> Turn {
+        Arc::clone(self.by_account.lock().entry(account).or_default())
+    }
+}
+
+/// The looks at all tokens.
+#[derive(Default)]
+pub struct Looks {
+    pub state: Mutex<LookState>,
+    pub ended: Notify,
+}
+
+#[derive(Clone, Copy, Default)]
+pub struct LookState {
+    pub is_under_way: bool,
+    pub ended_at: Option<Timestamp>,
+    /// True once a look has ended, under this config or an earlier one.
+    pub has_ended: bool,
+}
+
+impl Looks {
+    /// The looks of the next config, which has other tokens.
+    pub fn next(&self) -> Self {
+        let state = LookState { has_ended: self.state.lock().has_ended, ..LookState::default() };
+        Self { state: Mutex::new(state), ended: Notify::new() }
+    }
+}
