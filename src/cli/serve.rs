@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use tracing::{error, info, warn};
@@ -17,6 +18,10 @@ use crate::telemetry::{self, LogFormat, LogLevel, Metrics, TelemetrySettings};
 use crate::writes::file::{FileStore, OpenError};
 use crate::writes::memory::MemoryStore;
 use crate::writes::{Store, Stored};
+
+/// The longest wait for running tasks at the exit. Chosen here: a task yields within milliseconds,
+/// and a thread that reads a file or resolves a name may not delay the exit.
+const TASKS_DROPPED_WITHIN: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 pub struct Serve {
@@ -47,8 +52,9 @@ impl Serve {
         let guard = telemetry::init(&telemetry_settings(&config, level))
             .map_err(|fault| Failure::bad_config(format_args!("telemetry: {fault}")))?;
         let served = runtime.block_on(serve(config, self.config, signals));
-        // Detached fetches have had their time; the rest may not delay the exit.
-        runtime.shutdown_background();
+        // Detached fetches have had their time. The tasks of requests that were cut off are dropped
+        // here, which logs them.
+        runtime.shutdown_timeout(TASKS_DROPPED_WITHIN);
         drop(guard);
         Ok(served.map_or_else(|Logged| FAILED.into(), |()| ExitCode::SUCCESS))
     }

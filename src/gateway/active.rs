@@ -1,21 +1,25 @@
 //! Graceful shutdown: counts running requests and waits for them (SPECIFICATION, "Commands").
+//!
+//! A guard belongs to the request, not to the stage that serves it, so no handover loses it. The
+//! guard of its connection covers what comes before a request's head and after its outcome.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// Counts the running requests, and the connections that may still be sending answers.
+/// Counts the running requests, and the connections and tasks that may outlast them.
 #[derive(Default)]
 pub struct Active {
     requests: AtomicUsize,
-    connections: AtomicUsize,
+    others: AtomicUsize,
     draining: AtomicBool,
+    refusing: AtomicBool,
     changed: Notify,
     begun: Notify,
 }
 
-/// Guard: counts one request or connection until it is dropped.
+/// Guard: counts one request, connection or task until it is dropped.
 pub struct ActiveGuard {
     active: Arc<Active>,
     counter: fn(&Active) -> &AtomicUsize,
@@ -26,14 +30,15 @@ impl Active {
         self.count_one(|active| &active.requests)
     }
 
-    /// Counts one more connection that sends after its requests have ended: HTTP/2 queues answers.
-    pub fn connect(self: &Arc<Self>) -> ActiveGuard {
-        self.count_one(|active| &active.connections)
+    /// Delays the end of a drain without counting as a request: for a connection, which reads heads
+    /// and flushes answers, and for a write that outlives its client.
+    pub fn hold(self: &Arc<Self>) -> ActiveGuard {
+        self.count_one(|active| &active.others)
     }
 
-    /// Begins the drain: new requests get 503.
+    /// Begins the drain: no write of the queue begins, and readiness ends.
     pub fn drain(&self) {
-        self.draining.store(true, Ordering::Release);
+        self.draining.store(true, Ordering::SeqCst);
         self.begun.notify_waiters();
     }
 
@@ -47,18 +52,27 @@ impl Active {
     }
 
     pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Acquire)
+        self.draining.load(Ordering::SeqCst)
+    }
+
+    /// From now on new requests get 503.
+    pub fn refuse(&self) {
+        self.refusing.store(true, Ordering::SeqCst);
+    }
+
+    pub fn refuses(&self) -> bool {
+        self.refusing.load(Ordering::SeqCst)
     }
 
     pub fn count(&self) -> usize {
-        self.requests.load(Ordering::Acquire)
+        self.requests.load(Ordering::SeqCst)
     }
 
-    /// Waits until no request runs and no connection has anything left to send.
+    /// Waits until no request runs, no connection is open and no task holds the drain up.
     pub async fn idle(&self) {
         loop {
             let changed = self.changed.notified();
-            if self.count() == 0 && self.connections.load(Ordering::Acquire) == 0 {
+            if self.count() == 0 && self.others.load(Ordering::SeqCst) == 0 {
                 return;
             }
             changed.await;
@@ -66,14 +80,16 @@ impl Active {
     }
 
     fn count_one(self: &Arc<Self>, counter: fn(&Self) -> &AtomicUsize) -> ActiveGuard {
-        counter(self).fetch_add(1, Ordering::AcqRel);
+        // With `drain` in one order for all threads: work that counts itself first and then sees no
+        // drain is seen by the drain.
+        counter(self).fetch_add(1, Ordering::SeqCst);
         ActiveGuard { active: Arc::clone(self), counter }
     }
 }
 
 impl Drop for ActiveGuard {
     fn drop(&mut self) {
-        if (self.counter)(&self.active).fetch_sub(1, Ordering::AcqRel) == 1 {
+        if (self.counter)(&self.active).fetch_sub(1, Ordering::SeqCst) == 1 {
             self.active.changed.notify_waiters();
         }
     }

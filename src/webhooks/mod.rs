@@ -84,7 +84,7 @@ impl Receiver {
         Self { seen: Arc::clone(&before.seen), ..self }
     }
 
-    /// Verifies a delivery and calls `apply` with its effect. A duplicate has the same GUID,
+    /// Verifies a delivery and calls `apply` with its effect. A duplicate has the same GUID, event,
     /// signature and body, so no delivery can hide another. It counts as received only after its
     /// effect: of two at once, both have it.
     pub fn receive(
@@ -107,20 +107,21 @@ impl Receiver {
             Cow::Borrowed("unknown")
         };
         let may_be_seen = !guid.is_empty() && guid.len() <= GUID_BYTES_MAX;
-        if may_be_seen && self.seen.lock().has(guid, signature) {
+        if may_be_seen && self.seen.lock().has(guid, &name, signature) {
             return Ok(Received { event: name, effect: Effect::Duplicate });
         }
         let action = payload.get("action").and_then(Value::as_str);
         apply(&stale_after_event(event, action, &subject::read(event, &payload)));
         if may_be_seen {
-            self.seen.lock().note(guid, signature, now);
+            self.seen.lock().note(guid, &name, signature, now);
         }
         Ok(Received { event: name, effect: Effect::Applied })
     }
 
-    /// Returns true if a delivery of this GUID has had its effect.
-    pub fn has_received(&self, guid: &str) -> bool {
-        self.seen.lock().has_guid(guid)
+    /// Returns true if a delivery of this GUID and event has had its effect. The name of an event
+    /// without a known effect is `unknown`.
+    pub fn has_received(&self, guid: &str, event: &str) -> bool {
+        self.seen.lock().has_delivery(guid, event)
     }
 }
 
@@ -134,8 +135,10 @@ fn payload(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
     let content_type = text(headers, header::CONTENT_TYPE);
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     let json = if essence.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
-        let field =
-            body.split(|byte| *byte == b'&').find_map(|field| field.strip_prefix(b"payload="))?;
+        // The upstream has only this field in its forms. A JSON body with its text inside must
+        // not be taken for a form, because no signature covers the type.
+        let form = body.strip_prefix(b"payload=")?;
+        let field = form.split(|byte| *byte == b'&').next().unwrap_or_default();
         let spaced: Vec<u8> =
             field.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
         Cow::Owned(percent_decode(&spaced).collect::<Vec<u8>>())

@@ -1,5 +1,8 @@
-//! The received deliveries by GUID: a redelivery keeps the GUID of the first attempt
+//! The received deliveries by GUID and event: a redelivery keeps those of the first attempt
 //! (SPECIFICATION, "Webhooks in practice").
+//!
+//! The signature covers the body alone. So anybody who has seen a delivery can send it again under
+//! another event's name, which must not pass for the real one.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,45 +15,50 @@ use crate::clock::Timestamp;
 /// effect again when it is repeated.
 const SEEN_MAX: usize = 100_000;
 
-/// Prefix of a GUID's digest, long enough to be unique.
-type GuidDigest = [u8; 16];
+/// Prefix of the digest of a GUID and an event, long enough to be unique.
+type DeliveryDigest = [u8; 16];
 
 #[derive(Default)]
 pub struct Seen {
-    by_guid: HashMap<GuidDigest, ([u8; 32], Timestamp)>,
+    by_delivery: HashMap<DeliveryDigest, ([u8; 32], Timestamp)>,
     /// The oldest first.
-    order: VecDeque<(GuidDigest, Timestamp)>,
+    order: VecDeque<(DeliveryDigest, Timestamp)>,
 }
 
 impl Seen {
-    /// Returns true if a delivery of this GUID and signature, which stands for one body, was
+    /// Returns true if a delivery of this GUID, event and signature, which stands for one body, was
     /// received.
-    pub fn has(&self, guid: &str, signature: &Signature) -> bool {
-        self.by_guid.get(&key(guid)).is_some_and(|(seen, _)| seen == signature.bytes())
+    pub fn has(&self, guid: &str, event: &str, signature: &Signature) -> bool {
+        let seen = self.by_delivery.get(&key(guid, event));
+        seen.is_some_and(|(seen, _)| seen == signature.bytes())
     }
 
-    /// Returns true if a delivery of this GUID was received, with any body.
-    pub fn has_guid(&self, guid: &str) -> bool {
-        self.by_guid.contains_key(&key(guid))
+    /// Returns true if a delivery of this GUID and event was received, with any body.
+    pub fn has_delivery(&self, guid: &str, event: &str) -> bool {
+        self.by_delivery.contains_key(&key(guid, event))
     }
 
-    pub fn note(&mut self, guid: &str, signature: &Signature, now: Timestamp) {
-        let key = key(guid);
-        self.by_guid.insert(key, (*signature.bytes(), now));
+    pub fn note(&mut self, guid: &str, event: &str, signature: &Signature, now: Timestamp) {
+        let key = key(guid, event);
+        self.by_delivery.insert(key, (*signature.bytes(), now));
         self.order.push_back((key, now));
         while self.order.len() > SEEN_MAX {
             let Some((oldest, at)) = self.order.pop_front() else { break };
             // A repetition with another body has a later time and stays.
-            if self.by_guid.get(&oldest).is_some_and(|(_, seen_at)| *seen_at == at) {
-                self.by_guid.remove(&oldest);
+            if self.by_delivery.get(&oldest).is_some_and(|(_, seen_at)| *seen_at == at) {
+                self.by_delivery.remove(&oldest);
             }
         }
     }
 }
 
-fn key(guid: &str) -> GuidDigest {
-    let digest = digest::digest(&digest::SHA256, guid.as_bytes());
-    digest.as_ref().first_chunk().copied().unwrap_or_default()
+fn key(guid: &str, event: &str) -> DeliveryDigest {
+    let mut digest = digest::Context::new(&digest::SHA256);
+    digest.update(guid.as_bytes());
+    // No header value contains this byte.
+    digest.update(&[0]);
+    digest.update(event.as_bytes());
+    digest.finish().as_ref().first_chunk().copied().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -61,14 +69,20 @@ mod tests {
     fn the_oldest_delivery_is_forgotten_beyond_the_bound() {
         let (mut seen, signature) = (Seen::default(), Signature::by(b"k", b"b"));
         for number in 0..=SEEN_MAX {
-            seen.note(&number.to_string(), &signature, Timestamp::from_millis(number as u64));
+            seen.note(
+                &number.to_string(),
+                "push",
+                &signature,
+                Timestamp::from_millis(number as u64),
+            );
         }
         assert!(
-            !seen.has("0", &signature)
-                && seen.has("1", &signature)
-                && seen.has(&SEEN_MAX.to_string(), &signature)
+            !seen.has("0", "push", &signature)
+                && seen.has("1", "push", &signature)
+                && seen.has(&SEEN_MAX.to_string(), "push", &signature)
         );
-        assert_eq!((seen.by_guid.len(), seen.order.len()), (SEEN_MAX, SEEN_MAX));
-        assert!(!seen.has("1", &Signature::by(b"k", b"another body")));
+        assert_eq!((seen.by_delivery.len(), seen.order.len()), (SEEN_MAX, SEEN_MAX));
+        assert!(!seen.has("1", "push", &Signature::by(b"k", b"another body")));
+        assert!(!seen.has("1", "ping", &signature) && !seen.has_delivery("1", "ping"));
     }
 }

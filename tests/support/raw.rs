@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::io;
 use std::net::SocketAddr;
 
 use http::Method;
@@ -18,9 +19,20 @@ pub struct Connection(TcpStream);
 /// Status line, header lines in any order with names in lower case, and body.
 pub type Parts = (String, BTreeSet<String>, String);
 
+impl From<std::net::TcpStream> for Connection {
+    /// Takes over a connection in non-blocking mode.
+    fn from(stream: std::net::TcpStream) -> Self {
+        Self(TcpStream::from_std(stream).unwrap())
+    }
+}
+
 impl Connection {
     pub async fn open(address: SocketAddr) -> Self {
-        Self(TcpStream::connect(address).await.unwrap())
+        Self::try_open(address).await.unwrap()
+    }
+
+    pub async fn try_open(address: SocketAddr) -> io::Result<Self> {
+        TcpStream::connect(address).await.map(Self)
     }
 
     pub async fn send(&mut self, bytes: &[u8]) {

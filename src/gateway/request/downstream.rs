@@ -45,7 +45,9 @@ impl Downstream {
         Origin { base: self.public_base.clone().unwrap_or_default(), root: Root::Plain }
     }
 
+    /// The address as the client used it; `scheme` is that of the listener.
     pub fn origin(&self, scheme: &str, valid: &ValidRequest) -> Origin {
+        let scheme = if valid.is_https { "https" } else { scheme };
         let base =
             self.public_base.clone().unwrap_or_else(|| [scheme, "://", &valid.host].concat());
         // Uploads and GraphQL each have one address outside /api/v3. Their answers keep the address

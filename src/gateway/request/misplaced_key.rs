@@ -159,6 +159,7 @@ mod tests {
             path: "/meta".into(),
             query: None,
             host: String::new(),
+            is_https: false,
             body: BodyFraming::None,
         };
         let headers = HeaderMap::from_iter([(

@@ -101,6 +101,9 @@ impl Handler {
     ) -> Result<Reply, Stop> {
         request.outcome.cache = CacheOutcome::Bypass;
         let gateway = &self.gateway;
+        if terms.is_async && gateway.env.is_draining() && !gateway.writes.queue().is_durable() {
+            return Err(GatewayError::Draining.into());
+        }
         let deadline =
             if terms.is_async { gateway.env.clock.now() + PATIENCE } else { job.deadline };
         let write = kept_write(&gateway.env, from, &job, &terms);
@@ -173,7 +176,7 @@ impl Handler {
             };
         }
         if let Some(wait) = headers::prefer_wait(&request.headers) {
-            let until = request.arrived.at + wait.min(client.max_wait);
+            let until = request.arrival.at + wait.min(client.max_wait);
             tokio::select! {
                 () = queue.ended(id) => {}
                 () = env.wait_until(until) => {}

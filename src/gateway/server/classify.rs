@@ -41,7 +41,7 @@ impl Handler {
     ) -> Result<Classification, GatewayError> {
         let gateway = &self.gateway;
         request.origin = gateway.downstream.origin(self.scheme, &valid);
-        if gateway.env.is_draining() {
+        if gateway.env.active.refuses() {
             return Err(GatewayError::Draining);
         }
         // Preflight needs no key.
@@ -67,7 +67,7 @@ impl Handler {
             request.outcome.endpoint = OWN_WRITE;
             return Ok(Classification::OwnWrite(Box::new(ClientRequest { valid, client }), id));
         }
-        if !permitted(&client.allow, &valid.method, &valid.path) {
+        if !permitted(&client.allow, valid.method_for_rules(), &valid.path) {
             return Err(GatewayError::NotAllowed);
         }
         let is_read = matches!(valid.method, Method::GET | Method::HEAD);
@@ -79,9 +79,8 @@ impl Handler {
             let accounts = gateway.router.view_for(&client, client_credential, true);
             return Ok(Classification::made(rate_limit(&gateway.dispatcher, &accounts)));
         }
-        // A GET without a query fetches the schema and is a read like any other.
-        let is_schema = is_read && valid.query.as_deref().is_none_or(str::is_empty);
-        if valid.service == Service::Graphql && !is_schema {
+        // The schema is a read like any other.
+        if valid.service == Service::Graphql && !valid.is_schema() {
             return Ok(Classification::Graphql(Box::new(ClientRequest { valid, client })));
         }
         let classified = gateway.router.classify(&valid);

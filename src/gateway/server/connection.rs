@@ -11,11 +11,13 @@ use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
+use memchr::memmem;
 use pingora::protocols::l4::socket::SocketAddr;
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::tls::{SslDigest, TlsRef};
@@ -31,10 +33,15 @@ use crate::clock::timer_now;
 use crate::decision::floor_rate::FloorRate;
 use crate::gateway::request::validate::{BodyFraming, HEAD_BYTES_MAX};
 use crate::gateway::response::pacing::Broken;
+use crate::gateway::server::trailers::TrailerMarker;
 use crate::gateway::server::unread::{Unread, UnreadBody};
 
+pub(super) const HEAD_ENDS: &[u8; 4] = b"\r\n\r\n";
 /// Size of one read; nearly all request heads are shorter.
 const READ_BYTES: usize = 4 * 1024;
+/// An idle connection stays open for this long once the gateway stops, for a request that is on its
+/// way. Chosen here: a round trip and the client's next request.
+pub(super) const LAST_REQUEST_WAIT: Duration = Duration::from_millis(250);
 
 /// The IP address of a peer, if it has one.
 pub(super) fn ip_of(peer: &SocketAddr) -> Option<IpAddr> {
@@ -47,20 +54,34 @@ pub(super) struct Connection {
     ahead: BytesMut,
     client_address: Option<IpAddr>,
     unread: Unread,
+    http2: Option<Box<Http2>>,
+}
+
+/// The frames of an HTTP/2 client on their way to the framework.
+#[derive(Default)]
+struct Http2 {
+    marker: TrailerMarker,
+    ready: BytesMut,
+    /// True while the client takes no bytes.
+    is_blocked: Arc<AtomicBool>,
 }
 
 /// The timer and shutdown signal of a connection, made once: they cost more than a request.
 pub(super) struct Watch {
     timer: Pin<Box<Sleep>>,
     stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// The end of an idle connection; set once the gateway stops.
+    closes_at: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Received {
     Bytes,
     TimedOut,
-    /// The client left, or the gateway shuts down.
+    /// The client left.
     Closed,
+    /// The gateway shuts down.
+    Stopped,
 }
 
 impl Watch {
@@ -70,15 +91,19 @@ impl Watch {
             // A closed channel means shutdown too.
             let _ = shutdown.wait_for(|stopping| *stopping).await;
         };
-        Self { timer: Box::pin(sleep(Duration::ZERO)), stopping: Box::pin(stopping) }
+        let timer = Box::pin(sleep(Duration::ZERO));
+        Self { timer, stopping: Box::pin(stopping), closes_at: None }
     }
 
-    /// Ready once `deadline` has passed or the gateway shuts down.
+    /// Ready once `deadline` has passed, or a while after the gateway began to stop.
     fn poll_end(&mut self, deadline: Instant, context: &mut Context<'_>) -> Poll<Received> {
-        if self.stopping.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Received::Closed);
+        if self.closes_at.is_none() && self.stopping.as_mut().poll(context).is_ready() {
+            self.closes_at = Some(timer_now() + LAST_REQUEST_WAIT);
         }
-        self.poll_late(deadline, context).map(|()| Received::TimedOut)
+        match self.closes_at.filter(|closes_at| *closes_at < deadline) {
+            Some(closes_at) => self.poll_late(closes_at, context).map(|()| Received::Stopped),
+            None => self.poll_late(deadline, context).map(|()| Received::TimedOut),
+        }
     }
 
     /// Ready once `deadline` has passed. The timer is reset only when it would fire too late. For
@@ -101,7 +126,22 @@ impl Connection {
     pub(super) fn new(stream: Stream) -> Self {
         let digest = stream.get_socket_digest();
         let client_address = digest.as_ref().and_then(|digest| ip_of(digest.peer_addr()?));
-        Self { stream, ahead: BytesMut::new(), unread: Unread::ALL, client_address }
+        let (ahead, unread, http2) = (BytesMut::new(), Unread::ALL, None);
+        Self { stream, ahead, client_address, unread, http2 }
+    }
+
+    /// Passes HTTP/2 frames to the framework from now on, the preface first. Returns a flag that is
+    /// true while the client takes no bytes.
+    pub(super) fn begin_http2(&mut self) -> Arc<AtomicBool> {
+        Arc::clone(&self.http2.insert(Box::default()).is_blocked)
+    }
+
+    /// Notes whether the client took the bytes of a write.
+    fn noted<T>(&self, written: Poll<T>) -> Poll<T> {
+        if let Some(http2) = &self.http2 {
+            http2.is_blocked.store(written.is_pending(), Ordering::Relaxed);
+        }
+        written
     }
 
     /// The address of the other end; `None` on a Unix socket.
@@ -134,11 +174,27 @@ impl Connection {
         &self.ahead
     }
 
+    /// True if nothing follows the head at the beginning of the buffer. Bodies are not expected.
+    pub(super) fn ends_with_head(&self) -> bool {
+        let end = memmem::find(&self.ahead, HEAD_ENDS);
+        end.is_none_or(|end| end + HEAD_ENDS.len() == self.ahead.len())
+    }
+
+    /// Replaces the first `length` bytes of the buffer. Returns their new length.
+    pub(super) fn replace(&mut self, length: usize, by: &[u8]) -> usize {
+        let rest = self.ahead.split_off(length);
+        self.ahead.clear();
+        self.ahead.extend_from_slice(by);
+        self.ahead.unsplit(rest);
+        by.len()
+    }
+
     pub(super) fn used(&mut self, bytes: usize) {
         self.ahead.advance(bytes.min(self.ahead.len()));
     }
 
-    /// Reads once, until `deadline` at the latest, and never beyond the size of a head.
+    /// Reads once, never beyond the size of a head. Waits until `deadline`, or until a while after
+    /// the gateway began to stop.
     pub(super) async fn more(&mut self, watch: &mut Watch, deadline: Instant) -> Received {
         poll_fn(|context| {
             match self.poll_more(context, HEAD_BYTES_MAX) {
@@ -169,7 +225,8 @@ impl Connection {
                 match self.poll_more(context, READ_BYTES) {
                     Poll::Ready(Ok(1..)) => {}
                     Poll::Ready(_) => return Poll::Ready(false),
-                    Poll::Pending => return watch.poll_end(deadline, context).map(|_| false),
+                    // Not ended by a stop: a reset would take the answer away from the client.
+                    Poll::Pending => return watch.poll_late(deadline, context).map(|()| false),
                 }
             }
             Poll::Ready(true)
@@ -221,6 +278,27 @@ impl Connection {
         ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
         self.ahead.extend_from_slice(read.filled());
         Poll::Ready(Ok(read.filled().len()))
+    }
+
+    /// Reads HTTP/2 frames for the framework.
+    fn poll_frames(
+        &mut self,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let Some(http2) = &mut self.http2 else { return Poll::Ready(Ok(())) };
+            http2.marker.pass(&mut self.ahead, &mut http2.ready);
+            if !http2.ready.is_empty() {
+                let length = http2.ready.len().min(into.remaining());
+                into.put_slice(&http2.ready[..length]);
+                http2.ready.advance(length);
+                return Poll::Ready(Ok(()));
+            }
+            if ready!(self.poll_more(context, HEAD_BYTES_MAX))? == 0 {
+                return Poll::Ready(Ok(()));
+            }
+        }
     }
 
     /// Writes all of `bytes`, while the client takes at least the floor rate.
@@ -286,6 +364,9 @@ impl AsyncRead for Connection {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        if this.http2.is_some() {
+            return this.poll_frames(context, into);
+        }
         if this.unread.is_over() {
             // The framework reads on to notice that the client leaves.
             return this.poll_left(context);
@@ -320,11 +401,13 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.noted(written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.noted(flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -336,7 +419,8 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.noted(written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -16,9 +16,9 @@ use tokio::time::Instant;
 use crate::clock::timer_now;
 use crate::decision::floor_rate::FloorRate;
 use crate::gateway::error::GatewayError;
-use crate::gateway::request::validate::{self, BodyFraming, Wire};
+use crate::gateway::request::validate::{self, BodyFraming, Wire, absolute};
 use crate::gateway::response::{pacing::Broken, render::BUFFERED_BYTES_MAX};
-use crate::gateway::server::connection::{Connection, Received, Watch};
+use crate::gateway::server::connection::{Connection, HEAD_ENDS, Received, Watch};
 use crate::gateway::server::handler::{Frontend, Handler, PREFACE};
 use crate::gateway::server::head::HeadReader;
 use crate::gateway::server::header_memo::{HeaderMemo, Lines};
@@ -28,7 +28,6 @@ use crate::gateway::server::request::{Classification, Known, Request, Transport}
 /// The end of the request lines that the fast path takes.
 const LINE_ENDS: &[u8] = b" HTTP/1.1\r\n";
 const LINE_END: &[u8] = b"\r\n";
-const HEAD_ENDS: &[u8; 4] = b"\r\n\r\n";
 /// The methods of the fast path, as they begin a request.
 const METHODS: [(&[u8], Method); 2] = [(b"GET ", Method::GET), (b"HEAD ", Method::HEAD)];
 /// The largest answer buffer that a connection keeps; ordinary answers are far smaller.
@@ -90,7 +89,8 @@ impl Frontend {
                 if age == Age::New { until } else { timer_now() + listen.header_timeout };
             let mut whole = None;
             let lookup = loop {
-                let lookup = if *shutdown.borrow() {
+                // Only a session says that an answer is the connection's last.
+                let lookup = if *shutdown.borrow() && connection.ends_with_head() {
                     None
                 } else {
                     handler.look_up(connection, &mut memo, &mut buffer)
@@ -107,7 +107,6 @@ impl Frontend {
                     break None;
                 }
             };
-            let _active = handler.gateway.env.active.enter();
             let Some((lookup, head_bytes)) = lookup else {
                 return for_a_session(connection, whole.unwrap_or_default());
             };
@@ -121,7 +120,7 @@ impl Frontend {
             let written = write(connection, watch, &mut rate, &mut buffer, &mut served).await;
             let mut request = match served {
                 Served::Buffered(request, answer) if written.is_ok() => {
-                    handler.finish(request, Some(answer.body_bytes));
+                    request.finish(Some(answer.body_bytes));
                     connection.used(head_bytes);
                     buffer.clear();
                     buffer.shrink_to(BUFFER_KEPT_BYTES);
@@ -138,7 +137,7 @@ impl Frontend {
             if written == Err(Broken::TooSlow) {
                 request.cut_off();
             }
-            handler.finish(request, None);
+            request.finish(None);
             return Next::Over;
         }
     }
@@ -214,7 +213,10 @@ async fn more(connection: &mut Connection, watch: &mut Watch, deadline: Instant)
         Received::TimedOut if !connection.ahead().is_empty() => {
             Some(Next::Unreadable(GatewayError::HeadTimeout))
         }
-        Received::TimedOut | Received::Closed => Some(Next::Over),
+        Received::Stopped if !connection.ahead().is_empty() => {
+            Some(Next::Unreadable(GatewayError::Draining))
+        }
+        Received::TimedOut | Received::Closed | Received::Stopped => Some(Next::Over),
     }
 }
 
@@ -226,6 +228,10 @@ fn for_a_session(connection: &mut Connection, head_bytes: usize) -> Next {
         return Next::Unreadable(GatewayError::Malformed(malformed));
     }
     let framing = validate::framing_of(head).ok();
+    let head_bytes = match absolute::with_host_of_target(head) {
+        Some(corrected) => connection.replace(head_bytes, &corrected),
+        None => head_bytes,
+    };
     connection.begin(head_bytes, framing);
     Next::Session(None)
 }
@@ -290,7 +296,7 @@ impl Handler {
         let span = request.span.clone();
         let _inside = span.enter();
         // Nothing waits up to the answer's last byte in the buffer: one clock reading is enough.
-        let now = request.arrived.at;
+        let now = request.arrival.at;
         let classified = valid
             .map_err(GatewayError::Malformed)
             .and_then(|valid| self.classify(&mut request, valid));

@@ -13,6 +13,9 @@ use crate::gateway::response::{
 use crate::gateway::server::{handler::Handler, request::Request};
 use crate::telemetry::{LogText, log, spans};
 
+/// The error of a request that ended without the gateway's will.
+const CUT_OFF: &str = "the request was cut off in the gateway";
+
 impl Handler {
     pub(super) fn error_reply(&self, request: &mut Request, error: &GatewayError) -> Reply {
         request.outcome.refusal = Some(error.reason());
@@ -50,32 +53,52 @@ impl Handler {
         });
         GatewayHeaders { cache: request.outcome.cache, figures, view, id: &request.id }
     }
+}
 
-    /// Ends a request: log line, metrics and span (SPECIFICATION D11). This is the only such place.
-    pub(super) fn finish(&self, mut request: Request, bytes_out: Option<u64>) {
-        let now = self.gateway.env.clock.moment();
-        let figures = request.progress.figures(now);
-        let outcome = &mut request.outcome;
+impl Request {
+    /// Ends a request; `bytes_out` is unknown if its answer was not written.
+    pub(super) fn finish(mut self, bytes_out: Option<u64>) {
+        self.arrival.is_recorded = true;
+        self.record(bytes_out);
+    }
+
+    /// Records the outcome: log line, metrics and span (SPECIFICATION D11). This is the only such
+    /// place.
+    fn record(&mut self, bytes_out: Option<u64>) {
+        let env = &self.arrival.env;
+        let now = env.clock.moment();
+        let figures = self.progress.figures(now);
+        let outcome = &mut self.outcome;
         outcome.bytes_out = bytes_out.unwrap_or_default();
-        outcome.total = now.since(request.arrived.moment);
+        outcome.total = now.since(self.arrival.moment);
         outcome.upstream_attempts = figures.attempts;
         outcome.cost = figures.cost;
         outcome.upstream_request_id = figures.upstream_request_id;
         outcome.upstream = figures.upstream;
         outcome.queue = figures.queue;
-        outcome.account =
-            figures.account.map(|account| Arc::clone(self.gateway.env.shared_name(account)));
-        outcome.held = figures.held.map(|hold| hold.for_log(&self.gateway.env));
+        outcome.account = figures.account.map(|account| Arc::clone(env.shared_name(account)));
+        outcome.held = figures.held.map(|hold| hold.for_log(env));
         // A request that ended while it waited reached no account, but waited for one resource.
         let waited_for = || {
-            let routed = outcome.held.as_ref().and(request.routed.as_ref());
+            let routed = outcome.held.as_ref().and(self.routed.as_ref());
             routed.map(|routed| routed.endpoint.resource.clone())
         };
         outcome.resource =
             figures.resource.or_else(waited_for).map(|resource| resource.as_str().into());
-        outcome.error = figures.error.as_deref().map(LogText::error);
-        self.gateway.env.metrics.record(outcome);
+        let error = figures.error.as_deref().map(LogText::error);
+        outcome.error = error.or_else(|| outcome.error.take());
+        env.metrics.record(outcome);
         log::emit(outcome);
-        spans::finish(&request.span, outcome);
+        spans::finish(&self.span, outcome);
+    }
+}
+
+/// A request that its task drops is recorded too: at the end of a drain, or after a panic.
+impl Drop for Request {
+    fn drop(&mut self) {
+        if !self.arrival.is_recorded {
+            self.outcome.error = Some(LogText::error(CUT_OFF));
+            self.record(None);
+        }
     }
 }

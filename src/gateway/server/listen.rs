@@ -4,8 +4,8 @@
 use std::fmt::Display;
 use std::fs::Permissions;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::os::fd::IntoRawFd;
+use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -13,17 +13,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use pingora::apps::ServerApp as _;
 use pingora::listeners::ListenerConfig;
-use pingora::protocols::l4::stream::L4BufferSettings;
+use pingora::protocols::l4::stream::{L4BufferSettings, Stream};
+use pingora::protocols::{GetSocketDigest as _, SocketDigest};
 use pingora::server::Fds;
 use pingora::services::Service as _;
 use pingora::services::listening::Service;
+#[cfg(target_os = "linux")]
+use socket2::SockFilter;
 use socket2::SockRef;
+use tokio::net::{TcpStream, UnixStream as AsyncUnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::{sleep_until, timeout_at};
 
+use crate::clock::timer_now;
 use crate::config::Listen;
 use crate::gateway::reload::Current;
+use crate::gateway::server::connection::LAST_REQUEST_WAIT;
 use crate::gateway::server::handler::Frontend;
 
 /// One write for an ordinary answer (src/gateway/README.md, "The framework"). Reads have a buffer
@@ -36,6 +44,62 @@ const UNSENT_BYTES_MAX: u32 = 64 * 1024;
 
 /// Owner and group may connect to a Unix socket; a client key is needed all the same.
 const SOCKET_MODE: u32 = 0o660;
+
+/// Drops packets with the flag SYN. All others pass: they belong to connections under way.
+#[cfg(target_os = "linux")]
+static DROP_SYN: [SockFilter; 4] = [
+    // Loads the byte of the flags (RFC 9293 §3.1).
+    SockFilter::new(0x30, 0, 0, 13),
+    // Tests the flag, and skips one instruction if it is not set.
+    SockFilter::new(0x45, 0, 1, 0x02),
+    // Returns the number of bytes to keep.
+    SockFilter::new(0x06, 0, 0, 0),
+    SockFilter::new(0x06, 0, 0, u32::MAX),
+];
+
+/// The most connections that are taken from a backlog: the system's usual bound for one
+/// (`net.core.somaxconn`).
+const BACKLOG_MAX: usize = 4096;
+
+/// A second handle of a listening socket, which stays open until its backlog is served.
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    /// Lets no further connection into the backlog. Where the system cannot do that, one that comes
+    /// in the instant before the end is reset.
+    fn refuse_new(&self) {
+        let _ = match self {
+            // Attempts are dropped, and so meet the end, or the next process, a second later.
+            #[cfg(target_os = "linux")]
+            Self::Tcp(listener) => SockRef::from(listener).attach_filter(&DROP_SYN),
+            #[cfg(not(target_os = "linux"))]
+            Self::Tcp(_) => Ok(()),
+            Self::Unix(listener) => SockRef::from(listener).shutdown(Shutdown::Read),
+        };
+    }
+
+    /// Takes a connection that the system has established; fails if there is none.
+    fn accept(&self) -> io::Result<Stream> {
+        let mut stream: Stream = match self {
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                stream.set_nodelay(true)?;
+                TcpStream::from_std(stream)?.into()
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                AsyncUnixStream::from_std(stream)?.into()
+            }
+        };
+        stream.set_socket_digest(SocketDigest::from_raw_fd(stream.as_raw_fd()));
+        Ok(stream)
+    }
+}
 
 /// Opens a Unix socket and replaces a stale one that no process listens on.
 fn bind_socket(path: &Path) -> io::Result<UnixListener> {
@@ -96,7 +160,10 @@ pub struct Listening {
     current: Arc<Current>,
     /// The bound HTTP addresses, with the ports that the system chose for port 0.
     pub addresses: Vec<SocketAddr>,
+    listeners: Vec<Listener>,
     stop: watch::Sender<bool>,
+    /// Has seen no change, so that HTTP/2 connections of the backlog learn of the stop.
+    stopped: watch::Receiver<bool>,
     service: JoinHandle<()>,
 }
 
@@ -116,7 +183,7 @@ impl Listening {
         let (stop, stopped) = watch::channel(false);
         let mut fds = Fds::new();
         let mut service = Service::new("weir".into(), Frontend::new(current, "http"));
-        let mut addresses = Vec::new();
+        let (mut addresses, mut listeners) = (Vec::new(), Vec::new());
         for address in &gateway.env.config.listen.http {
             let listener =
                 TcpListener::bind(address).map_err(|error| cannot_listen(address, &error))?;
@@ -124,32 +191,74 @@ impl Listening {
             // Its connections inherit this. Where the system lacks it, a connection buffers more.
             let _ = SockRef::from(&listener).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
             let bound = listener.local_addr()?;
+            listeners.push(Listener::Tcp(listener.try_clone()?));
             fds.add(bound.to_string(), listener.into_raw_fd());
             service.add_listener(ListenerConfig::tcp(bound.to_string()).l4_buffer(BUFFERS));
             addresses.push(bound);
         }
         if let Some(path) = &gateway.env.config.listen.unix {
             // The framework would panic on a bad path, and take over another process's socket.
-            fds.add(path.display().to_string(), bind_socket(path)?.into_raw_fd());
+            let listener = bind_socket(path)?;
+            listeners.push(Listener::Unix(listener.try_clone()?));
+            fds.add(path.display().to_string(), listener.into_raw_fd());
             let endpoint = ListenerConfig::uds(path.display().to_string());
             let mode = Permissions::from_mode(SOCKET_MODE);
             service.add_listener(endpoint.permissions(mode).l4_buffer(BUFFERS));
         }
         let fds = Arc::new(Mutex::new(fds));
+        let watched = stopped.clone();
         let service =
-            tokio::spawn(async move { service.start_service(Some(fds), stopped, 1).await });
-        Ok(Self { current: Arc::clone(current), addresses, stop, service })
+            tokio::spawn(async move { service.start_service(Some(fds), watched, 1).await });
+        Ok(Self { current: Arc::clone(current), addresses, listeners, stop, stopped, service })
     }
 
-    /// Stops accepting, lets running requests finish for at most `grace`, then cuts off the rest.
-    pub async fn drain(self, grace: Duration) -> Drained {
-        // The listener closes first: only then do the open connections begin to get 503.
-        self.stop.send_replace(true);
+    /// Stops accepting, and serves what was sent before. Running requests may finish for at most
+    /// `grace`; then the rest is cut off.
+    pub async fn drain(mut self, grace: Duration) -> Drained {
+        let over = timer_now() + grace;
         let gateway = self.current.gateway();
-        gateway.env.active.drain();
-        let finished = tokio::time::timeout(grace, gateway.env.active.idle()).await.is_ok();
-        let left = gateway.env.active.count();
+        let active = &gateway.env.active;
+        active.drain();
+        self.stop.send_replace(true);
+        // Its end can only be late if no descriptor was free, and a panic in it has been logged.
+        let _ = timeout_at(over, &mut self.service).await;
+        self.listeners.iter().for_each(Listener::refuse_new);
+        self.serve_backlog();
+        let wait = || sleep_until(over.min(timer_now() + LAST_REQUEST_WAIT));
+        wait().await;
+        // Connections whose handshake was under way.
+        if self.serve_backlog() > 0 {
+            wait().await;
+        }
+        self.listeners.clear();
+        active.refuse();
+        let finished = timeout_at(over, active.idle()).await.is_ok();
+        let left = active.count();
         self.service.abort();
         if finished { Drained::Completely } else { Drained::CutOff(left) }
+    }
+
+    /// Serves the connections that the system holds: it would reset them with their sockets, and
+    /// with the requests that their clients have sent. Returns their number.
+    fn serve_backlog(&self) -> usize {
+        let front = Arc::new(Frontend::new(&self.current, "http"));
+        let mut served = 0;
+        for listener in &self.listeners {
+            for _ in 0..BACKLOG_MAX {
+                let stream = match listener.accept() {
+                    Ok(stream) => stream,
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                    Err(_) => break,
+                };
+                let held = self.current.gateway().env.active.hold();
+                let (front, stopped) = (Arc::clone(&front), self.stopped.clone());
+                tokio::spawn(async move {
+                    let _held = held;
+                    front.process_new(Box::new(stream), &stopped).await
+                });
+                served += 1;
+            }
+        }
+        served
     }
 }

@@ -17,5 +17,6 @@ mod reads;
 mod request;
 mod session;
 mod stages;
+mod trailers;
 mod unread;
 mod writes;

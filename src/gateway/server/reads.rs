@@ -97,7 +97,7 @@ impl Handler {
             Err(Stop::ClientGone) => return Served::ClientGone(request),
             Err(Stop::Error(error)) => return Served::known(request, Err(error)),
         };
-        let keeps_connection = !(self.gateway.env.is_draining() || *shutdown.borrow());
+        let keeps_connection = !*shutdown.borrow() || !connection.ends_with_head();
         let answered = match answered {
             ReadAnswer::Entry(entry, cache) if keeps_connection => {
                 match self.put(entry, &mut request, self.gateway.env.clock.now(), buffer) {
@@ -187,7 +187,7 @@ impl Handler {
             },
             client: client.index,
             began: self.gateway.env.timeouts.now(),
-            deadline: request.arrived.at + wait,
+            deadline: request.arrival.at + wait,
             hold_max: self.gateway.env.hold_max(),
             span: request.span.clone(),
             memory: None,

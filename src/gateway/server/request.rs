@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderValue, Method, Uri, Version};
 use crate::api::Endpoint;
 use crate::clock::{Moment, Timestamp};
 use crate::decision::AccountId;
+use crate::gateway::active::ActiveGuard;
 use crate::gateway::address::decode_unreserved;
 use crate::gateway::assembly::Gateway;
 use crate::gateway::cache::lookup::ReadAnswer;
@@ -27,14 +28,6 @@ use crate::telemetry::spans::{self, ClientCall};
 use crate::telemetry::{MethodName, Outcome};
 use crate::writes::WriteId;
 
-/// The time at which the head of a request was there.
-#[derive(Clone, Copy)]
-pub(super) struct Arrival {
-    pub(super) at: Timestamp,
-    /// The same, to measure the duration of the request.
-    pub(super) moment: Moment,
-}
-
 /// What the connection says of a request on it.
 #[derive(Clone, Copy)]
 pub(super) struct Transport {
@@ -45,12 +38,12 @@ pub(super) struct Transport {
     pub(super) client_address: Option<IpAddr>,
 }
 
-/// A request and the results of its stages; becomes its outcome.
+/// A request and the results of its stages; becomes its outcome, also if a task drops it.
 pub(super) struct Request {
     pub(super) method: Method,
     pub(super) headers: Arc<HeaderMap>,
     pub(super) origin: Origin,
-    pub(super) arrived: Arrival,
+    pub(super) arrival: Arrival,
     pub(super) outcome: Outcome,
     pub(super) progress: RequestProgress,
     pub(super) span: tracing::Span,
@@ -60,6 +53,29 @@ pub(super) struct Request {
     pub(super) id: HeaderValue,
     pub(super) identity: Identity,
     pub(super) routed: Option<Routed>,
+}
+
+/// The arrival of a request. It obliges the gateway to record an outcome.
+pub(super) struct Arrival {
+    pub(super) at: Timestamp,
+    /// The same, to measure the duration of the request.
+    pub(super) moment: Moment,
+    pub(super) env: Arc<Environment>,
+    pub(super) is_recorded: bool,
+    /// Goes where the request goes, so that a drain waits for every stage.
+    _active: ActiveGuard,
+}
+
+impl Arrival {
+    fn now(env: &Arc<Environment>) -> Self {
+        Self {
+            at: env.clock.now(),
+            moment: env.clock.moment(),
+            env: Arc::clone(env),
+            is_recorded: false,
+            _active: env.active.enter(),
+        }
+    }
 }
 
 /// The facts that a request's headers alone decide: its client, a credential of the client's own,
@@ -150,7 +166,7 @@ impl Request {
             method,
             headers,
             origin,
-            arrived: Arrival { at: gateway.env.clock.now(), moment: gateway.env.clock.moment() },
+            arrival: Arrival::now(&gateway.env),
             outcome,
             progress: RequestProgress::default(),
             span,

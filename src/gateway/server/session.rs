@@ -6,6 +6,7 @@
 //! `stages.rs` has the stages of a request.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,14 +17,14 @@ use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::H2Options;
 use pingora::protocols::{Shutdown as _, Stream};
 use pingora::server::ShutdownWatch;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::clock::timer_now;
 use crate::gateway::error::{GatewayError, Malformed};
 use crate::gateway::request::validate::HEAD_BYTES_MAX;
 use crate::gateway::response::pacing::Streams;
 use crate::gateway::response::{error::render_error, form::Form, render::Content, write};
-use crate::gateway::server::connection::{Connection, Watch};
+use crate::gateway::server::connection::{Connection, LAST_REQUEST_WAIT, Watch};
 use crate::gateway::server::fast_path::{Age, Next};
 use crate::gateway::server::handler::{Frontend, Handler};
 use crate::gateway::server::request::Known;
@@ -36,11 +37,16 @@ const LINGER: Duration = Duration::from_secs(5);
 /// one is made while the other is sent.
 const STREAM_BYTES_MAX: usize = 32 * 1024;
 
+/// An HTTP/2 connection ends during a drain once it had no stream and nothing to send this many
+/// times in a row, `LAST_REQUEST_WAIT` apart. Chosen here: a second for the client's answer.
+const HTTP2_QUIET_CHECKS: usize = 4;
+
 /// The HTTP/2 side of a listener.
 struct Http2Frontend {
     front: Arc<Frontend>,
     options: HttpServerOptions,
     connection: u64,
+    /// Each stream under way has a handle.
     streams: Arc<Streams>,
 }
 
@@ -55,6 +61,7 @@ impl ServerApp for Frontend {
         let mut watch = Watch::new(shutdown);
         let mut age = Age::New;
         let mut handler = self.handler();
+        let _connection = handler.gateway.env.active.hold();
         loop {
             match self.reads(&mut handler, &mut connection, &mut watch, age, shutdown).await {
                 Next::Over => return None,
@@ -63,27 +70,49 @@ impl ServerApp for Frontend {
                     return None;
                 }
                 Next::Preface => {
-                    let listen = &handler.gateway.env.config.listen;
-                    let _connection = handler.gateway.env.active.connect();
-                    let mut options = HttpServerOptions::default();
-                    options.h2c = true;
-                    options.h2_idle_timeout = Some(listen.idle_timeout);
-                    let front = Arc::clone(self);
-                    let (connection_number, streams) = (handler.connection, Arc::default());
-                    return Arc::new(Http2Frontend {
-                        front,
-                        options,
-                        connection: connection_number,
-                        streams,
-                    })
-                    .process_new(connection, shutdown)
-                    .await;
+                    let http2 = Arc::new(Http2Frontend::new(self, &handler));
+                    return Box::pin(http2.serve(connection, shutdown)).await;
                 }
                 Next::Session(known) => {
                     let served = handler.serve_http1(connection, known, &mut watch, shutdown);
                     (connection, age) = (Box::pin(served).await?, Age::Used);
                 }
             }
+        }
+    }
+}
+
+impl Http2Frontend {
+    fn new(front: &Arc<Frontend>, handler: &Handler) -> Self {
+        let mut options = HttpServerOptions::default();
+        options.h2c = true;
+        options.h2_idle_timeout = Some(handler.gateway.env.config.listen.idle_timeout);
+        let (front, connection) = (Arc::clone(front), handler.connection);
+        Self { front, options, connection, streams: Arc::default() }
+    }
+
+    /// Serves a connection to its end. During a drain, its client has to end it, which many do not.
+    async fn serve(
+        self: Arc<Self>,
+        mut connection: Box<Connection>,
+        shutdown: &ShutdownWatch,
+    ) -> Option<Stream> {
+        let is_blocked = connection.begin_http2();
+        let streams = Arc::downgrade(&self.streams);
+        let mut stopping = shutdown.clone();
+        let abandoned = async {
+            // A closed channel means shutdown too.
+            let _ = stopping.wait_for(|stopping| *stopping).await;
+            let mut quiet_checks = 0;
+            while quiet_checks < HTTP2_QUIET_CHECKS {
+                sleep(LAST_REQUEST_WAIT).await;
+                let is_quiet = streams.strong_count() == 1 && !is_blocked.load(Ordering::Relaxed);
+                quiet_checks = if is_quiet { quiet_checks + 1 } else { 0 };
+            }
+        };
+        tokio::select! {
+            stream = self.process_new(connection, shutdown) => stream,
+            () = abandoned => None,
         }
     }
 }
@@ -138,7 +167,6 @@ impl Handler {
             }
             Ok(false) | Err(_) => return None,
         }
-        let _active = self.gateway.env.active.enter();
         if let ServerSession::H1(session) = &mut session {
             // Decided when the answer begins (`stages.rs`).
             session.set_close_on_response_before_downstream_finish(false);
@@ -159,7 +187,6 @@ impl Handler {
 
     async fn serve_http2(&self, mut session: ServerSession) {
         self.set_timeouts(&mut session);
-        let _active = self.gateway.env.active.enter();
         if self.serve(&mut session, None).await.is_ok() {
             let flushed = timeout(self.gateway.env.config.listen.body_timeout, session.finish());
             // The stream is over in any case.

@@ -54,7 +54,7 @@ impl Handler {
                 session.shutdown().await;
             }
         }
-        self.finish(request, written.as_ref().ok().copied());
+        request.finish(written.as_ref().ok().copied());
         written.map(drop)
     }
 
@@ -77,6 +77,7 @@ impl Handler {
         content: Content,
     ) -> Result<u64, Broken> {
         let (head, body) = self.render(request, content);
+        // The answer says so: a client must not send another request into the end of a connection.
         if self.gateway.env.is_draining() || !can_go_on(session, request) {
             session.set_keepalive(None);
         }

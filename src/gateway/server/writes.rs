@@ -88,7 +88,12 @@ impl Handler {
         let job = self.job(request, &from, route, OutgoingBody::Streamed(body.len()));
         let turn = self.gateway.writes.take_turn(job.client, &job)?;
         let writes = Arc::clone(&self.gateway.writes);
-        let task = tokio::spawn(writes.upload(turn, job, request.progress.clone(), body));
+        let held = self.gateway.env.active.hold();
+        let upload = writes.upload(turn, job, request.progress.clone(), body);
+        let task = tokio::spawn(async move {
+            let _held = held;
+            upload.await
+        });
         let answer = self.outlive(session, request, task).await?;
         Ok(self.gateway.responder.reply_from_answer(answer, &request.origin))
     }
@@ -153,12 +158,20 @@ impl Handler {
         job: Job,
     ) -> Result<UpstreamAnswer, Stop> {
         let progress = request.progress.clone();
+        let held = self.gateway.env.active.hold();
         let task = if job.route.spacing == WriteSpacing::None {
             let dispatcher = Arc::clone(&self.gateway.dispatcher);
-            tokio::spawn(async move { dispatcher.perform(&job, &progress, &Unconditional).await })
+            tokio::spawn(async move {
+                let _held = held;
+                dispatcher.perform(&job, &progress, &Unconditional).await
+            })
         } else {
             let turn = self.gateway.writes.take_turn(job.client, &job)?;
-            tokio::spawn(Arc::clone(&self.gateway.writes).write(turn, job, progress))
+            let write = Arc::clone(&self.gateway.writes).write(turn, job, progress);
+            tokio::spawn(async move {
+                let _held = held;
+                write.await
+            })
         };
         self.outlive(session, request, task).await
     }

@@ -95,9 +95,6 @@ impl Writes {
                 write.client, write.account
             )));
         }
-        if !permitted(&client.allow, &write.method, &write.path) {
-            return Err(GatewayError::NotAllowed);
-        }
         let valid = ValidRequest {
             method: write.method.clone(),
             root: if write.shape == Shape::V3 { Root::V3 } else { Root::Plain },
@@ -105,8 +102,12 @@ impl Writes {
             path: write.path.clone(),
             query: write.query.clone(),
             host: String::new(),
+            is_https: false,
             body: BodyFraming::None,
         };
+        if !permitted(&client.allow, valid.method_for_rules(), &valid.path) {
+            return Err(GatewayError::NotAllowed);
+        }
         let route = if write.address == Address::Graphql {
             let graphql = graphql.unwrap_or(&GraphqlRequest::UNCLEAR);
             self.router.graphql_route(client, graphql, None)?

@@ -57,6 +57,7 @@ pub struct Watch {
 #[derive(Debug)]
 struct OpenDelivery {
     id: u64,
+    event: Cow<'static, str>,
     /// A check that did not list it: its event happened later.
     after: Timestamp,
     seen_at: Timestamp,
@@ -111,18 +112,20 @@ impl Watch {
         deliveries.iter().any(|delivery| delivery.delivered_at < until.saturating_sub(OVERLAP_SECS))
     }
 
-    /// Applies a check; `arrived` returns true for a delivery that was received here.
-    pub fn checked(&mut self, check: Check, arrived: impl Fn(&str) -> bool) -> Findings {
+    /// Applies a check; `arrived` returns true for a delivery, by its GUID and event, that was
+    /// received here.
+    pub fn checked(&mut self, check: Check, arrived: impl Fn(&str, &str) -> bool) -> Findings {
         let mut findings = Findings::default();
         let is_first = self.checked_at.is_none();
         let before = self.open.len();
-        self.open.retain(|guid, _| !arrived(guid));
+        self.open.retain(|guid, open| !arrived(guid, &open.event));
         findings.recovered = before - self.open.len();
         let mut relied =
             !is_first && check.complete && self.settings.as_ref() == Some(&check.settings);
         let since = if is_first { 0 } else { self.listed_until.saturating_sub(OVERLAP_SECS) };
         for delivery in check.deliveries.iter().filter(|delivery| delivery.delivered_at >= since) {
-            if arrived(&delivery.guid) || self.settled.contains_key(&delivery.guid) {
+            if arrived(&delivery.guid, &delivery.event) || self.settled.contains_key(&delivery.guid)
+            {
                 continue;
             }
             if is_first {
@@ -152,6 +155,7 @@ impl Watch {
         let after = self.checked_at.unwrap_or(now);
         let open = self.open.entry(delivery.guid.clone()).or_insert_with(|| OpenDelivery {
             id: delivery.id,
+            event: delivery.event.clone(),
             after,
             seen_at: now,
             missing: false,

@@ -54,7 +54,7 @@ impl Scenario {
             deliveries: self.deliveries.clone(),
             complete: true,
         };
-        self.watch.checked(check, |guid| self.arrived.contains(&guid))
+        self.watch.checked(check, |guid, _| self.arrived.contains(&guid))
     }
 
     fn covers(&self, requested: u64, now: u64) -> bool {
@@ -164,9 +164,9 @@ fn a_changed_or_partly_read_webhook_starts_over() {
         complete,
     };
     let (whole, cut) = (check(true, 180), check(false, 240));
-    scenario.watch.checked(whole, |_| false);
+    scenario.watch.checked(whole, |_, _| false);
     assert!(scenario.covers(130, 180));
-    scenario.watch.checked(cut, |_| false);
+    scenario.watch.checked(cut, |_, _| false);
     assert!(!scenario.covers(130, 260) && scenario.covers(250, 260));
     scenario.settings.active = false;
     scenario.check(300);

@@ -1,7 +1,4 @@
-//! HTTP/1.1 and HTTP/2 on one port, a Unix socket, and the drain (SPECIFICATION, "Client
-//! interface").
-
-use std::time::Duration;
+//! HTTP/1.1 and HTTP/2 on one port, and a Unix socket (SPECIFICATION, "Client interface").
 
 use bytes::Bytes;
 use http::Request;
@@ -9,7 +6,6 @@ use http_body_util::Full;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use weir::gateway::Drained;
 
 use crate::support::{KEY, Reply, Setup};
 
@@ -74,32 +70,6 @@ async fn a_unix_socket_serves_too() {
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     drop(world);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_drain_finishes_requests_in_flight() {
-    let world = Setup::new().start().await;
-    let gate = world.close_gate("GET", "/repos/acme/widgets");
-    let mut connection = crate::support::raw::Connection::open(world.address).await;
-    connection.send(format!("GET /repos/acme/widgets HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n\r\n").as_bytes()).await;
-    world.held(gate, 1).await;
-    let (emulator, drain) = world.into_drain(Duration::from_secs(20));
-    let draining = tokio::spawn(drain);
-    emulator.open_gate(gate);
-    let answer = connection.read_to_close().await;
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    assert_eq!(draining.await.unwrap(), Drained::Completely);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_drain_ends_after_its_grace_period() {
-    let world = Setup::new().start().await;
-    let gate = world.close_gate("GET", "/repos/acme/widgets");
-    let mut connection = crate::support::raw::Connection::open(world.address).await;
-    connection.send(format!("GET /repos/acme/widgets HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n\r\n").as_bytes()).await;
-    world.held(gate, 1).await;
-    let (_emulator, drain) = world.into_drain(Duration::from_millis(100));
-    assert_eq!(drain.await, Drained::CutOff(1));
 }
 
 #[tokio::test]

@@ -203,3 +203,74 @@ async fn a_client_that_never_reads_is_disconnected() {
     while connection.send_unless_full(request.as_bytes()).await {}
     eventually(|| world.gateway.env.active.count() == 0).await;
 }
+
+/// An HTTP/2 frame on the first stream, or with kind 4 on the connection.
+fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let stream = u8::from(kind != 4);
+    [&length[1..], &[kind, flags, 0, 0, 0, stream], payload].concat()
+}
+
+/// A field as a literal that no table remembers (RFC 7541 §6.2.2).
+fn field(name: &str, value: &str) -> Vec<u8> {
+    let length = |text: &str| [u8::try_from(text.len()).unwrap()];
+    [&[0], &length(name)[..], name.as_bytes(), &length(value)[..], value.as_bytes()].concat()
+}
+
+/// The frame that ends the first stream: its kind and its payload.
+async fn end_of_stream(connection: &mut Connection) -> (u8, Vec<u8>) {
+    const END_STREAM: u8 = 1;
+    const RESET: u8 = 3;
+    loop {
+        let head = connection.read_bytes(9).await;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let payload = connection.read_bytes(length as usize).await;
+        let is_data = matches!(head[3], 0 | 1);
+        if head[8] == 1 && (head[3] == RESET || is_data && head[4] & END_STREAM != 0) {
+            return (head[3], payload);
+        }
+    }
+}
+
+#[tokio::test]
+async fn pseudo_headers_in_http2_trailers_are_refused() {
+    let world = Setup::new().unspaced_writes().start().await;
+    let authority = world.address.to_string();
+    let authorization = format!("Bearer {KEY}");
+    let head = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/repos/acme/widgets/issues"),
+        (":authority", &authority),
+        ("authorization", &authorization),
+        ("content-type", "application/json"),
+    ];
+    let head = head.map(|(name, value)| field(name, value)).concat();
+    for (trailers, is_refused) in [
+        (field("checksum", "1"), false),
+        (field(":path", "/user"), true),
+        ([field("checksum", "1"), field(":path", "/user")].concat(), true),
+        // Indexed: `:method: GET`, and `:path` with another value.
+        (vec![0x82], true),
+        ([&[0x04, 5][..], b"/user"].concat(), true),
+    ] {
+        let before = world.upstream_requests().len();
+        let mut connection = Connection::open(world.address).await;
+        connection.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+        let frames = [
+            frame(4, 0, &[]),
+            frame(1, 4, &head),
+            frame(0, 0, b"{\"title\":\"with trailers\"}"),
+            frame(1, 5, &trailers),
+        ];
+        connection.send(&frames.concat()).await;
+        let (kind, payload) = end_of_stream(&mut connection).await;
+        let sent = world.upstream_requests().len() - before;
+        if is_refused {
+            // RST_STREAM with PROTOCOL_ERROR.
+            assert_eq!((kind, payload.as_slice(), sent), (3, &[0, 0, 0, 1][..], 0), "{trailers:?}");
+        } else {
+            assert_eq!((kind, sent), (0, 1));
+        }
+    }
+}

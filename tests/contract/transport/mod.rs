@@ -1,6 +1,8 @@
 //! Connections, HTTP framing, encodings and rewritten URLs.
 
 mod compression;
+mod drain;
+mod drain_rounds;
 mod encoded_answers;
 mod fast_path_hits;
 mod fast_path_misses;

@@ -3,9 +3,11 @@
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
+use serde_json::json;
 
-use crate::support::Setup;
 use crate::support::origin::{Origin, header};
+use crate::support::raw::Connection;
+use crate::support::{KEY, Setup, World};
 
 #[tokio::test]
 async fn pagination_links_lead_to_the_end_of_a_list() {
@@ -44,6 +46,67 @@ async fn link_and_body_urls_use_the_clients_host() {
     let issue = &page.json()[0];
     assert!(issue["url"].as_str().unwrap().starts_with("http://weir.internal:8443/api/v3/repos/"));
     assert!(!issue["html_url"].as_str().unwrap().contains("weir.internal"));
+}
+
+#[tokio::test]
+async fn a_base_url_may_end_in_a_slash() {
+    let world = Setup::new().cache_ttl("/repos/{owner}/{repo}/issues", "1h").start().await;
+    // The base `http://HOST/api/v3/` before the path `/repos/…`, as some libraries join them.
+    let page = world.get("/api/v3//repos/acme/widgets/issues?per_page=2").await;
+    page.assert_status(200);
+    let link = page.header("link").unwrap();
+    let base = format!("<http://{}/api/v3/repos/", world.address);
+    assert!(link.split(", ").all(|entry| entry.starts_with(&base)), "{link}");
+    world.get("/api/v3/repos/acme/widgets/issues?per_page=2").await.assert_hit();
+    let release = world.get("/api/v3//repos/acme/widgets/releases").await.json()[0].clone();
+    let asset = format!(
+        "/api/uploads//repos/acme/widgets/releases/{}/assets?name=joined.txt",
+        release["id"].as_u64().unwrap()
+    );
+    let headers = [("content-type", "text/plain")];
+    world.send(Method::POST, &asset, &headers, "content").await.assert_status(201);
+    for graphql in ["//graphql", "/api//graphql", "/api/v3//graphql"] {
+        let query = json!({ "query": "{viewer{login}}" });
+        world.post(graphql, query).await.assert_status(200);
+    }
+}
+
+async fn raw_answer(world: &World, target: &str, host: &str) -> String {
+    let mut connection = Connection::open(world.address).await;
+    let request = format!("GET {target} HTTP/1.1\r\n{host}Authorization: Bearer {KEY}\r\n\r\n");
+    connection.send(request.as_bytes()).await;
+    connection.read_answer().await
+}
+
+#[tokio::test]
+async fn an_absolute_target_is_served_like_its_path() {
+    let world = Setup::new().cache_ttl("/repos/{owner}/{repo}", "1h").start().await;
+    let same = "Host: weir.internal\r\n";
+    for (target, host, base) in [
+        ("/repos/acme/widgets", same, "http://weir.internal"),
+        ("http://weir.internal/repos/acme/widgets", same, "http://weir.internal"),
+        ("https://weir.internal/repos/acme/widgets", same, "https://weir.internal"),
+        ("HTTPS://weir.internal:8443/repos/acme/widgets", same, "https://weir.internal:8443"),
+        // RFC 9112 §3.2.2: the host of the target counts.
+        ("http://weir.internal/repos/acme/widgets", "Host: other\r\n", "http://weir.internal"),
+    ] {
+        let answer = raw_answer(&world, target, host).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{target}: {answer}");
+        let url = format!("\"{base}/repos/acme/widgets\"");
+        assert!(answer.contains(&url), "{target}: {answer}");
+    }
+    // One key of the cache for all.
+    let fetched = world.upstream_requests();
+    assert_eq!(fetched.len(), 1, "{fetched:?}");
+    for (target, host) in [
+        ("https://weir.internal/user", ""),
+        ("ftp://weir.internal/user", same),
+        ("https:/weir.internal/user", same),
+        ("https://user@weir.internal/user", same),
+    ] {
+        let answer = raw_answer(&world, target, host).await;
+        assert!(answer.starts_with("HTTP/1.1 400"), "{target}: {answer}");
+    }
 }
 
 #[tokio::test]

@@ -230,6 +230,33 @@ async fn a_duplicate_has_no_second_effect_and_a_late_event_has_one() {
     );
 }
 
+/// The signature covers the body, but neither the event nor the type.
+#[tokio::test]
+async fn a_replay_as_another_event_hides_no_delivery() {
+    let world = with_webhooks().await;
+    let issue = format!("{REPOSITORY}/issues/3");
+    world.get(&issue).await.assert_status(200);
+    let body = json!({
+        "action": "edited", "issue": { "number": 3, "body": "&payload=%7B%7D&" },
+        "repository": { "id": 1, "full_name": "acme/widgets" },
+    });
+    let body = body.to_string();
+    seconds(&world, 60);
+    signed(&world, "ping", "g-1", &body).await.assert_status(202);
+    let signature = signature(SECRET, &body);
+    let form = [
+        ("authorization", ""),
+        ("content-type", "application/x-www-form-urlencoded"),
+        ("x-github-event", "issues"),
+        ("x-github-delivery", "g-1"),
+        ("x-hub-signature-256", signature.as_str()),
+    ];
+    world.send(Method::POST, PATH, &form, &body).await.assert_status(400);
+    assert_eq!(hits(&world, &[&issue]).await, [true]);
+    signed(&world, "issues", "g-1", &body).await.assert_status(202);
+    assert_eq!(hits(&world, &[&issue]).await, [false]);
+}
+
 #[tokio::test]
 async fn a_delivery_with_a_wrong_signature_is_refused() {
     let world = with_webhooks().await;

@@ -94,6 +94,28 @@ async fn a_reader_may_run_a_query_beside_a_mutation() {
     assert_eq!(world.upstream_requests().len(), 1);
 }
 
+#[tokio::test]
+async fn a_rule_for_reads_permits_no_operation_by_get() {
+    let world = Setup::new().client("allow = [\"GET *\"]").start().await;
+    for target in [
+        "/graphql?query=mutation%7BcloseIssue%7D",
+        "/graphql?query=%7Bviewer%7Blogin%7D%7D",
+        "/api/v3/graphql?operationName=A",
+    ] {
+        for method in [Method::GET, Method::HEAD] {
+            let answer = world.send(method, target, &[], "").await;
+            answer.assert_status(403);
+            assert!(answer.header("x-weir-account").is_none(), "{target}");
+        }
+    }
+    assert!(world.upstream_requests().is_empty());
+    // The schema is a read.
+    assert_ne!(world.get("/graphql").await.status, 403);
+    let writer = Setup::new().client("allow = [\"POST /graphql\"]").start().await;
+    writer.get("/graphql?query=mutation%7BcloseIssue%7D").await;
+    assert_eq!(writer.upstream_requests().len(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn only_content_mutations_count_against_the_content_limit() {
     let world = Setup::new()

@@ -5,9 +5,13 @@
 //! upstream read differently bypasses all later checks. Encoded bytes of a path segment are data
 //! and stay as they are.
 
+pub mod absolute;
+
+use std::borrow::Cow;
 use std::net::Ipv6Addr;
 
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 
 use crate::gateway::address::{Root, Service, below, decode_unreserved, hex_digit};
@@ -32,8 +36,10 @@ pub struct ValidRequest {
     pub path: String,
     /// The raw query without `?`.
     pub query: Option<String>,
-    /// The Host header (or `:authority`) as sent.
+    /// The host of the target where it has one (RFC 9112 §3.2.2), else the Host header.
     pub host: String,
+    /// True if the target is an `https` URL, on whichever listener.
+    pub is_https: bool,
     pub body: BodyFraming,
 }
 
@@ -48,6 +54,21 @@ pub enum BodyFraming {
 }
 
 impl ValidRequest {
+    /// True for a GET of the GraphQL schema. The upstream may run an operation in the query.
+    pub fn is_schema(&self) -> bool {
+        self.service == Service::Graphql
+            && matches!(self.method, Method::GET | Method::HEAD)
+            && self.query.as_deref().is_none_or(str::is_empty)
+    }
+
+    /// The method that the rules of `clients.allow` must permit. Any GraphQL operation may be a
+    /// mutation and counts as a POST.
+    pub fn method_for_rules(&self) -> &Method {
+        static POST: Method = Method::POST;
+        let is_operation = self.service == Service::Graphql && !self.is_schema();
+        if is_operation { &POST } else { &self.method }
+    }
+
     pub fn target(&self) -> String {
         match &self.query {
             Some(query) => format!("{}?{query}", self.path),
@@ -96,7 +117,7 @@ pub fn check(
     }
     let host = check_host(uri, headers, wire)?;
     check_one_ascii(headers)?;
-    addressed(method, uri, host, body)
+    Ok(ValidRequest { is_https: check_scheme(uri, wire)?, ..addressed(method, uri, host, body)? })
 }
 
 /// Validates an HTTP/1.1 head with a new request line, no body and a documented method. Its header
@@ -132,12 +153,21 @@ fn addressed(
 ) -> Result<ValidRequest, Malformed> {
     // RFC 9112 §3.2.4: `*` addresses the server as a whole and is valid only for OPTIONS.
     let path = if uri.path() == "*" && *method == Method::OPTIONS { "/" } else { uri.path() };
-    let (root, service, path) = split_shape(&decode_unreserved(check_path(path)?));
+    let (root, service, path) = split_shape(&decode_unreserved(&check_path(path)?));
     if is_prefixed(&path) {
         return Err(Malformed::Bad("an address prefix twice"));
     }
     let query = uri.query().map(check_query).transpose()?;
-    Ok(ValidRequest { method: method.clone(), root, service, path, query, host, body })
+    Ok(ValidRequest {
+        method: method.clone(),
+        root,
+        service,
+        path,
+        query,
+        host,
+        is_https: false,
+        body,
+    })
 }
 
 fn target_bytes(uri: &Uri) -> usize {
@@ -247,7 +277,7 @@ fn check_raw_head(raw: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// RFC 9112 §3: three parts, single spaces; the target is a path, an `http` URL or `*`.
+/// RFC 9112 §3: three parts, single spaces; the target is a path, a URL (§3.2.2) or `*`.
 fn check_request_line(line: &[u8]) -> Result<(), Malformed> {
     let mut parts = line.split(|&byte| byte == b' ');
     let (Some(_), Some(target), Some(version), None) =
@@ -255,9 +285,11 @@ fn check_request_line(line: &[u8]) -> Result<(), Malformed> {
     else {
         return Err(Malformed::Bad("a request line that is not three words"));
     };
-    let is_known = target.starts_with(b"/")
-        || target == b"*"
-        || target.get(..7).is_some_and(|start| start.eq_ignore_ascii_case(b"http://"));
+    let is_url = |scheme: &[u8]| {
+        target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    };
+    let is_known =
+        target.starts_with(b"/") || target == b"*" || is_url(b"http://") || is_url(b"https://");
     if !is_known || target.iter().any(|&byte| byte <= 0x20 || byte >= 0x7f || byte == b'#') {
         return Err(Malformed::Bad("a request target that is no path"));
     }
@@ -275,24 +307,40 @@ fn plain_digits(text: &[u8]) -> Option<u64> {
     canonical.then(|| std::str::from_utf8(text).ok()?.parse().ok()).flatten()
 }
 
+/// True for `https`. The parser below drops the scheme of an HTTP/1.1 target, so the head has it.
+fn check_scheme(uri: &Uri, wire: Wire<'_>) -> Result<bool, Malformed> {
+    let scheme = match wire {
+        Wire::Http1(head) => absolute::scheme_of(head),
+        Wire::Http2 => uri.scheme_str().map(str::as_bytes),
+    };
+    let is = |name: &str| scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(name.as_bytes()));
+    if scheme.is_none() || is("http") || is("https") {
+        return Ok(is("https"));
+    }
+    Err(Malformed::Bad("a scheme other than http and https"))
+}
+
 fn check_host(uri: &Uri, headers: &HeaderMap, wire: Wire<'_>) -> Result<String, Malformed> {
     let host = only_value(headers, HOST)
         .map_err(|Repeated| Malformed::Bad("more than one Host"))?
         .map(|host| host.to_str().map_err(|_| Malformed::Bad("a Host that is not ASCII")))
         .transpose()?;
-    let host = match (uri.authority(), host, wire) {
-        (Some(authority), Some(host), _) if !authority.as_str().eq_ignore_ascii_case(host) => {
+    let authority = uri.authority().map(Authority::as_str);
+    let used = match (authority, host, wire) {
+        (Some(authority), Some(host), Wire::Http2) if !authority.eq_ignore_ascii_case(host) => {
             return Err(Malformed::Bad("a Host that differs from the request target"));
         }
-        (Some(authority), None, Wire::Http2) => authority.as_str(),
-        (_, Some(host), _) => host,
-        (_, None, _) => return Err(Malformed::Bad("no Host")),
+        (_, None, Wire::Http1(_)) | (None, None, Wire::Http2) => {
+            return Err(Malformed::Bad("no Host"));
+        }
+        // RFC 9112 §3.2.2: the Host beside an absolute target is ignored.
+        (Some(used), ..) | (None, Some(used), _) => used,
     };
     // The host is echoed into Link, Location and body URLs, so only a host and a port are allowed.
-    if !is_host(host) {
+    if !host.into_iter().chain([used]).all(is_host) {
         return Err(Malformed::Bad("a Host that is not a host name with an optional port"));
     }
-    Ok(host.to_owned())
+    Ok(used.to_owned())
 }
 
 /// RFC 9110 §7.2: a name or an address, and an optional port.
@@ -315,13 +363,24 @@ fn is_host(host: &str) -> bool {
     is_name && is_port
 }
 
-/// Validates the path and collapses its leading slashes (SPECIFICATION, "Client libraries" 6).
-fn check_path(path: &str) -> Result<&str, Malformed> {
+/// Prefixes of base URLs, which libraries put before every path.
+const BASE_PATHS: [&str; 3] = ["/api", "/api/v3", "/api/uploads"];
+
+/// Validates the path. Collapses the slashes at its beginning and after the path of a base URL,
+/// which may end in one (SPECIFICATION, "Client libraries" 6).
+fn check_path(path: &str) -> Result<Cow<'_, str>, Malformed> {
     if !path.starts_with('/') {
         return Err(Malformed::Bad("a request target that is not a path"));
     }
     let rest = path.trim_start_matches('/');
     let path = &path[path.len() - rest.len() - 1..];
+    let after_base = BASE_PATHS
+        .iter()
+        .find_map(|base| Some((base, path.strip_prefix(base)?.strip_prefix("//")?)));
+    let path = match after_base {
+        Some((base, rest)) => Cow::Owned([base, "/", rest.trim_start_matches('/')].concat()),
+        None => Cow::Borrowed(path),
+    };
     let mut bytes = path.bytes();
     while let Some(byte) = bytes.next() {
         match byte {

@@ -32,6 +32,12 @@ fn every_shape_leads_to_the_same_canonical_path() {
         ("/api/v3/repos/a/b", Root::V3, Service::Rest, "/repos/a/b"),
         ("/api/v3", Root::V3, Service::Rest, "/"),
         ("/api/v3/", Root::V3, Service::Rest, "/"),
+        ("/api/v3//", Root::V3, Service::Rest, "/"),
+        ("/api/v3//repos/a/b", Root::V3, Service::Rest, "/repos/a/b"),
+        ("//api/v3///repos/a/b", Root::V3, Service::Rest, "/repos/a/b"),
+        ("/api/v3//graphql", Root::V3, Service::Graphql, "/graphql"),
+        ("/api/v3//_weir/writes/1", Root::V3, Service::Weir, "/_weir/writes/1"),
+        ("/api/uploads//repos/a/b", Root::V3, Service::Uploads, "/repos/a/b"),
         ("/api/v3/_weir/writes/1-2", Root::V3, Service::Weir, "/_weir/writes/1-2"),
         ("/api/v3/_weird", Root::V3, Service::Rest, "/_weird"),
         ("/api/v3x", Root::Plain, Service::Rest, "/api/v3x"),
@@ -66,6 +72,9 @@ fn an_encoded_letter_is_the_letter() {
 fn a_second_or_misspelled_address_prefix_is_rejected() {
     for target in [
         "/api/v3/api/v3/user",
+        "/api/v3//api/v3/user",
+        "/api/v3/repos//b",
+        "/api/v3x//repos",
         "/api/v3/API/V3/user",
         "/api/v3/api%2fv3/user",
         "/API/v3/user",
@@ -83,7 +92,6 @@ fn a_request_line_is_not_repaired() {
         "GET x HTTP/1.1",
         "GET w:443 HTTP/1.1",
         "GET /a#b HTTP/1.1",
-        "GET https://a/x HTTP/1.1",
         "GET ftp://a/x HTTP/1.1",
         "GET /x HTTP/2.0",
         "GET /x",
@@ -190,7 +198,24 @@ fn exactly_one_plain_host_is_needed() {
     assert!(take("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n").is_err());
     assert!(take("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n").is_err());
     assert!(take("GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n").is_err());
-    assert_eq!(take("GET http://a/x HTTP/1.1\r\nHost: a\r\n\r\n").unwrap().path, "/x");
+    // RFC 9112 §3.2.2: a Host beside an absolute target is needed, and ignored.
+    assert_eq!(take("GET https://b:1/ HTTP/1.1\r\nHost: a\r\n\r\n").unwrap().host, "b:1");
+    for refused in [
+        "GET http://b/ HTTP/1.1\r\n\r\n",
+        "GET http://b/ HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
+        "GET http://b/ HTTP/1.1\r\nHost: a b\r\n\r\n",
+        "GET http://user@b/ HTTP/1.1\r\nHost: b\r\n\r\n",
+        "GET ftp://b/ HTTP/1.1\r\nHost: b\r\n\r\n",
+        "GET httpss://b/ HTTP/1.1\r\nHost: b\r\n\r\n",
+        "GET https:/b HTTP/1.1\r\nHost: b\r\n\r\n",
+        "GET https:///b HTTP/1.1\r\nHost: b\r\n\r\n",
+    ] {
+        assert!(take(refused).is_err(), "{refused}");
+    }
+    for target in ["http://a/x", "https://a/x", "HTTPS://a/x", "/x"] {
+        let valid = take(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")).unwrap();
+        assert_eq!(valid.path, "/x", "{target}");
+    }
     assert_eq!(take("GET / HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n").unwrap().host, "[::1]:8080");
 }
 

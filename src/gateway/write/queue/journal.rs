@@ -80,6 +80,8 @@ impl Journal for QueueJournal {
 
     fn sending(&self) -> BoxFuture<'_, Result<(), MustNotBeSent>> {
         Box::pin(async move {
+            // Counted before the check: a drain that begins in between waits for this attempt.
+            let on_wire = self.active.enter();
             let storing = {
                 let inner = &mut *self.queue.inner.lock();
                 let live = inner.live.get_mut(&self.number).ok_or(MustNotBeSent)?;
@@ -92,7 +94,7 @@ impl Journal for QueueJournal {
                 if live.is_ending() || is_too_late || live.run.number != self.run {
                     return Err(MustNotBeSent);
                 }
-                live.run.on_wire = Some(self.active.enter());
+                live.run.on_wire = Some(on_wire);
                 live.set_state(&mut inner.counts, self.number, WriteState::Sending);
                 live.progress.attempts += 1;
                 live.notify_waiters();
