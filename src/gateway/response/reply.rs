@@ -39,6 +39,15 @@ impl ReplyBody {
 }
 
 impl Reply {
+    /// Renders the body as a whole.
+    #[must_use]
+    pub fn in_one_piece(mut self) -> Self {
+        if let ReplyBody::Rendered(body) = &mut self.body {
+            self.body = ReplyBody::Whole(body.piece(usize::MAX));
+        }
+        self
+    }
+
     pub fn empty(status: StatusCode) -> Self {
         Self { status, headers: HeaderMap::new(), body: ReplyBody::Whole(Bytes::new()) }
     }

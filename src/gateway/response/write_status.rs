@@ -26,7 +26,8 @@ impl Responder {
         let response = progress.response.map(|response| match origin {
             Some(origin) => {
                 let root = if write.shape == Shape::V3 { Root::V3 } else { origin.root };
-                self.reply_from_kept(*response, &Origin { base: origin.base.clone(), root })
+                let origin = Origin { base: origin.base.clone(), root };
+                self.reply_from_kept(*response, &origin).in_one_piece()
             }
             None => Reply {
                 status: response.status,

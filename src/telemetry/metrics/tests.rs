@@ -45,6 +45,7 @@ fn draw(metrics: &Metrics) {
     metrics.set_oldest_write(Duration::from_millis(1_500));
     metrics.set_cache(6, 700);
     metrics.set_token_healthy("bot", "0", true);
+    metrics.set_upstream_down("https://api.example.com", false);
 }
 
 fn assert_line(text: &str, line: &str) {
@@ -66,6 +67,7 @@ fn every_metric_of_the_contract_has_exactly_its_name_and_labels() {
         r#"weir_budget_reserved{account="bot",resource="core"} 2"#,
         r#"weir_budget_reset_timestamp_seconds{account="bot",resource="core"} 1700000000"#,
         r#"weir_secondary_in_use{account="bot",limit="concurrency"} 1.5"#,
+        r#"weir_upstream_down{upstream="https://api.example.com"} 0"#,
         r#"weir_waiting{client="ci"} 4"#,
         r#"weir_wait_seconds_count{reason="primary"} 1"#,
         r#"weir_writes{state="queued"} 5"#,
