@@ -97,7 +97,7 @@ pub fn publish_changes(call: &mut Call<'_>, before: &Before) -> Result<(), ApiEr
     let found = call.repository()?;
     let labels = label_moves(found, before, &after);
     let milestones = milestone_moves(found, before, &after);
-    let state = (after.state != before.state).then(|| match after.state {
+    let state = (after.state != before.state).then_some(match after.state {
         IssueState::Closed => "closed",
         IssueState::Open => "reopened",
     });
@@ -137,12 +137,10 @@ pub fn publish_changes(call: &mut Call<'_>, before: &Before) -> Result<(), ApiEr
     Ok(())
 }
 
-/// Returns the payload's `changes`, empty without any, and their entries in the history.
-fn edits(
-    call: &Call<'_>,
-    before: &Before,
-    after: &Before,
-) -> Result<(Value, Vec<(&'static str, Detail)>), ApiError> {
+/// The payload's `changes`, empty without any, and their entries in the history.
+type Edits = (Value, Vec<(&'static str, Detail)>);
+
+fn edits(call: &Call<'_>, before: &Before, after: &Before) -> Result<Edits, ApiError> {
     let (mut changes, mut entries) = (json!({}), Vec::new());
     if after.title != before.title {
         extend(&mut changes, json!({ "title": { "from": before.title } }));

@@ -1,5 +1,7 @@
 //! Stars and watches: stargazers and subscribers of a repository, and the lists of a user.
 
+use std::collections::btree_map::Entry;
+
 use http::header;
 use serde_json::{Value, json};
 
@@ -77,8 +79,8 @@ fn is_starred(call: &mut Call<'_>) -> Outcome {
 fn star(call: &mut Call<'_>) -> Outcome {
     let (me, id, now) = (me(call)?, to_star(call)?, call.now);
     let repository = call.world.repositories.get_mut(&id).ok_or(ApiError::NotFound)?;
-    if !repository.stars.contains_key(&me) {
-        repository.stars.insert(me, now);
+    if let Entry::Vacant(star) = repository.stars.entry(me) {
+        star.insert(now);
         repository.updated_at = now;
         publish(call, id, WebhookEvent::new("star", "created"), json!({ "starred_at": iso(now) }));
         // The service's older event for a star, which feeds show.

@@ -14,14 +14,14 @@ const ENDED: [&str; 4] = [
 ];
 
 /// Asserts status and conclusion of the newest run; returns it.
-fn assert_run(observed: &mut Observed, status: &str, conclusion: Value) -> Value {
+fn assert_run(observed: &mut Observed, status: &str, conclusion: &Value) -> Value {
     let listed = observed.upstream.get(ADA, &on("/actions/runs?per_page=100")).assert_status(200);
     let runs = listed.body["workflow_runs"].as_array().expect("runs").clone();
     let is_dispatched =
         |run: &Value| run["event"].as_str().is_some_and(|name| name.ends_with("_dispatch"));
     let run = runs.into_iter().rfind(is_dispatched);
     let run = run.expect("a run");
-    assert_eq!((&run["status"], &run["conclusion"]), (&json!(status), &conclusion));
+    assert_eq!((&run["status"], &run["conclusion"]), (&json!(status), conclusion));
     run
 }
 
@@ -36,19 +36,19 @@ fn a_dispatched_workflow_runs_to_its_end_with_events() {
     assert_eq!(payloads[0]["inputs"], json!({ "level": "all" }));
     assert_eq!(payloads[0]["ref"], "refs/heads/main");
     assert_eq!(payloads[0]["workflow"], ".ci/workflows/ci.yml");
-    let run = assert_run(&mut observed, "queued", Value::Null);
+    let run = assert_run(&mut observed, "queued", &Value::Null);
     assert_eq!(payloads[3]["workflow_run"]["id"], run["id"]);
     assert_eq!(payloads[1]["workflow_job"]["run_id"], run["id"]);
     assert_eq!(payloads[3]["workflow"]["name"], "ci");
     observed.upstream.pass(5);
     let payloads = observed.assert_delivered(&STARTED);
     assert_eq!(payloads[1]["workflow_run"]["status"], "in_progress");
-    assert_run(&mut observed, "in_progress", Value::Null);
+    assert_run(&mut observed, "in_progress", &Value::Null);
     observed.upstream.pass(10);
     let payloads = observed.assert_delivered(&ENDED);
     assert_eq!(payloads[3]["workflow_run"]["conclusion"], "success");
     assert_eq!(payloads[2]["check_suite"]["conclusion"], "success");
-    let run = assert_run(&mut observed, "completed", json!("success"));
+    let run = assert_run(&mut observed, "completed", &json!("success"));
     observed.assert_notified(BEN, &format!("/actions/runs/{}", run["id"]), "ci_activity");
     let jobs = observed.upstream.get(ADA, &on(&format!("/actions/runs/{}/jobs", run["id"]))).body;
     assert_eq!(jobs["jobs"][0]["conclusion"], "success");
@@ -68,7 +68,7 @@ fn a_repository_dispatch_starts_a_run() {
     assert_eq!(payloads[0]["client_payload"]["to"], "moon");
     assert_eq!(payloads[0]["branch"], "main");
     observed.upstream.pass(15);
-    let run = assert_run(&mut observed, "completed", json!("success"));
+    let run = assert_run(&mut observed, "completed", &json!("success"));
     assert_eq!(run["event"], "repository_dispatch");
     let names: Vec<&str> = STARTED.into_iter().chain(ENDED).collect();
     observed.assert_delivered(&names);
@@ -79,19 +79,19 @@ fn a_cancelled_run_ends_once_and_a_rerun_begins_again() {
     let mut observed = Observed::new();
     let path = on("/actions/workflows/ci.yml/dispatches");
     observed.upstream.post(ADA, &path, &json!({ "ref": "main" })).assert_status(204);
-    let run = assert_run(&mut observed, "queued", Value::Null);
+    let run = assert_run(&mut observed, "queued", &Value::Null);
     let own = on(&format!("/actions/runs/{}", run["id"]));
     observed.deliveries();
     observed.upstream.post(ADA, &format!("{own}/cancel"), &Value::Null).assert_status(202);
     observed.assert_delivered(&ENDED);
     observed.upstream.pass(60);
-    assert_run(&mut observed, "completed", json!("cancelled"));
+    assert_run(&mut observed, "completed", &json!("cancelled"));
     observed.assert_delivered(&[]);
     observed.upstream.post(ADA, &format!("{own}/rerun"), &Value::Null).assert_status(201);
     let payloads = observed.assert_delivered(&QUEUED);
     assert_eq!(payloads[2]["workflow_run"]["run_attempt"], 2);
     observed.upstream.pass(15);
-    assert_run(&mut observed, "completed", json!("success"));
+    assert_run(&mut observed, "completed", &json!("success"));
 }
 
 #[test]
