@@ -72,6 +72,10 @@ fn assert_mints(library: &mut Command) {
     let mut mints = 0;
     for request in upstream.transcript() {
         let path = request["path"].as_str().expect("a path");
+        // The gateway's own look at the token of its pool.
+        if path == "/rate_limit" {
+            continue;
+        }
         let as_app = path == "/app" || path.starts_with("/app/");
         mints += usize::from(path.ends_with("/access_tokens"));
         let expected = if as_app { "app-301" } else { "installation-311" };

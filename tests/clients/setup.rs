@@ -76,14 +76,19 @@ impl Setup {
         &self.accounts[0].name
     }
 
-    /// The upstream requests as `METHOD path?query`.
+    /// The upstream requests as `METHOD path?query`, without the gateway's look at each token.
     pub fn sent(&self) -> Vec<String> {
         let text =
             |request: &Value, key: &str| request[key].as_str().unwrap_or_default().to_owned();
+        let mut looks = 0;
         self.upstream
             .transcript()
             .iter()
             .map(|request| format!("{} {}", text(request, "method"), text(request, "path")))
+            .filter(|request| {
+                looks += usize::from(request == "GET /rate_limit");
+                request != "GET /rate_limit" || looks > self.accounts.len()
+            })
             .collect()
     }
 

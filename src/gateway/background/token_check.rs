@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use futures_util::StreamExt as _;
+
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::gateway::background::mint::mint;
@@ -11,6 +13,9 @@ use crate::gateway::dispatch::questions::{Acceptance, Recent};
 use crate::gateway::environment::Environment;
 use crate::telemetry::Metrics;
 use crate::tokens::{HealthState, Source};
+
+/// Questions under way at once. Chosen here: hundreds of tokens take seconds.
+const CHECKS_MAX: usize = 32;
 
 /// One token with the upstream's acceptance.
 pub struct TokenCheck {
@@ -47,37 +52,43 @@ pub async fn check_tokens(config: Config) -> Vec<TokenCheck> {
         let minted = due.into_iter().map(|minting| mint(&dispatcher, minting));
         futures_util::future::join_all(minted).await;
     }
-    let mut checked = Vec::new();
     let accounts = env.config.accounts.iter().enumerate();
-    for (index, account) in accounts.filter(|(_, account)| !account.retired) {
-        let id = env.config.account_id(index);
-        for slot in dispatcher.tokens().askable(id) {
-            let Some(credential) = dispatcher.tokens().take(slot, env.clock.now()) else {
-                continue;
-            };
+    let accounts = accounts.filter(|(_, account)| !account.retired);
+    let named = accounts.map(|(index, account)| (env.config.account_id(index), &account.name));
+    let named: Vec<_> = named.collect();
+    let slots = named.iter().flat_map(|(id, name)| {
+        dispatcher.tokens().askable(*id).map(move |slot| (*id, *name, slot))
+    });
+    let asked = futures_util::stream::iter(slots)
+        .map(async |(id, name, slot)| {
+            let credential = dispatcher.tokens().take(slot, env.clock.now())?;
             let state = match dispatcher.ask(id, &credential, Recent::Suffices).await {
                 Acceptance::Accepted => CheckedState::Accepted,
                 Acceptance::Rejected(_, text) => CheckedState::Rejected(text),
                 Acceptance::Unknown(reason) => CheckedState::Unknown(reason),
             };
-            let (account, token) = (Arc::clone(&account.name), credential.source.to_string());
-            checked.push(TokenCheck { account, token, state });
-        }
-        // What could not even be minted, and the app that could not mint.
-        for token in dispatcher.tokens().health(env.clock.now()) {
-            let is_minted = matches!(token.token, Source::Installation(_) | Source::App(_));
-            if token.account != id || !is_minted || token.state == HealthState::Healthy {
-                continue;
-            }
-            let reason = token.message.unwrap_or_else(|| "it could not be minted".into());
-            let state = match token.state {
-                HealthState::Benched { .. } => CheckedState::Rejected(reason),
-                _ => CheckedState::Unknown(reason),
-            };
-            let (account, token) = (Arc::clone(&account.name), token.token.to_string());
-            checked.push(TokenCheck { account, token, state });
-        }
+            let (account, token) = (Arc::clone(name), credential.source.to_string());
+            Some((id, TokenCheck { account, token, state }))
+        })
+        .buffered(CHECKS_MAX);
+    let mut checked: Vec<_> = asked.filter_map(std::future::ready).collect().await;
+    // What could not even be minted, and the app that could not mint.
+    for token in dispatcher.tokens().health(env.clock.now()) {
+        let is_minted = matches!(token.token, Source::Installation(_) | Source::App(_));
+        let name = named.iter().find(|(id, _)| *id == token.account).map(|(_, name)| *name);
+        let Some(account) = name.filter(|_| is_minted && token.state != HealthState::Healthy)
+        else {
+            continue;
+        };
+        let reason = token.message.unwrap_or_else(|| "it could not be minted".into());
+        let state = match token.state {
+            HealthState::Benched { .. } => CheckedState::Rejected(reason),
+            _ => CheckedState::Unknown(reason),
+        };
+        let (account, name) = (Arc::clone(account), token.token.to_string());
+        checked.push((token.account, TokenCheck { account, token: name, state }));
     }
     admissions.abort();
-    checked
+    checked.sort_by_key(|(id, _)| *id);
+    checked.into_iter().map(|(_, check)| check).collect()
 }
