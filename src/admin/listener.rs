@@ -153,7 +153,5 @@ async fn serve_briefly(mut stream: TcpStream, current: Arc<Current>) -> TcpStrea
 }
 
 async fn exchange(current: Arc<Current>, request: Request<Incoming>) -> Result<Reply, Infallible> {
-    // A drain waits for an operator's action.
-    let _held = current.gateway().env.active.hold();
     Ok(respond(current, request).await)
 }

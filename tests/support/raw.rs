@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::SocketAddr;
 
+use futures_util::FutureExt as _;
 use http::Method;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -37,6 +38,12 @@ impl Connection {
 
     pub async fn send(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).await.unwrap();
+    }
+
+    /// Sends bytes. Returns false if the peer had closed before; a later reset is found by reading.
+    pub async fn send_unless_closed(&mut self, bytes: &[u8]) -> bool {
+        let is_closed = matches!(self.0.peek(&mut [0]).now_or_never(), Some(Ok(0)));
+        !is_closed && self.0.write_all(bytes).await.is_ok()
     }
 
     /// Sends a complete write of the client `ci` with a JSON body.
@@ -96,9 +103,7 @@ impl Connection {
             .nth(1)
             .and_then(|rest| rest.split("\r\n").next()?.parse().ok())
             .unwrap_or(0);
-        let mut body = vec![0; length];
-        self.0.read_exact(&mut body).await.unwrap();
-        text + &String::from_utf8_lossy(&body)
+        text + &String::from_utf8_lossy(&self.read_bytes_or_less(length).await)
     }
 
     /// Reads exactly `count` bytes.
