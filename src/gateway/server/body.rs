@@ -108,8 +108,10 @@ impl Request {
 /// True if the next request on the connection can be found after this one. A body that is answered
 /// without being read must be short, and sure to come.
 pub(super) fn can_go_on(session: &ServerSession, request: &Request) -> bool {
-    let ServerSession::H1(session) = session else { return true };
-    let connection = session.stream().as_any().downcast_ref::<Connection>();
+    if session.is_http2() {
+        return true;
+    }
+    let connection = connection_below(session);
     let is_untouched = request.body == Body::Unread && !request.headers.contains_key(EXPECT);
     connection.map(Connection::unread).is_some_and(|unread| {
         let is_short = match &unread.body {
@@ -120,4 +122,15 @@ pub(super) fn can_go_on(session: &ServerSession, request: &Request) -> bool {
         };
         unread.is_over() || is_untouched && is_short
     })
+}
+
+/// True if the client has sent bytes of its next request, and all of this one has been read.
+pub(super) fn is_followed(session: &ServerSession) -> bool {
+    connection_below(session)
+        .is_some_and(|connection| connection.unread().is_over() && !connection.ahead().is_empty())
+}
+
+fn connection_below(session: &ServerSession) -> Option<&Connection> {
+    let ServerSession::H1(session) = session else { return None };
+    session.stream().as_any().downcast_ref()
 }

@@ -74,7 +74,7 @@ impl ServerApp for Frontend {
                     return Box::pin(http2.serve(connection, shutdown)).await;
                 }
                 Next::Session(known) => {
-                    let served = handler.serve_http1(connection, known, &mut watch, shutdown);
+                    let served = handler.serve_http1(connection, known, &mut watch);
                     (connection, age) = (Box::pin(served).await?, Age::Used);
                 }
             }
@@ -152,7 +152,6 @@ impl Handler {
         connection: Box<Connection>,
         known: Option<Box<Known>>,
         watch: &mut Watch,
-        shutdown: &ShutdownWatch,
     ) -> Option<Box<Connection>> {
         let listen = &self.gateway.env.config.listen;
         let mut session = ServerSession::new_http1(connection);
@@ -175,7 +174,8 @@ impl Handler {
         let ServerSession::H1(mut session) = session else { return None };
         // A client that does not read must not delay the flush without end.
         timeout(listen.body_timeout, session.finish_body()).await.ok()?.ok()?;
-        let is_kept = session.will_keepalive() && !*shutdown.borrow();
+        // A drain that began after the head of the answer ends the connection later.
+        let is_kept = session.will_keepalive();
         let mut connection = connection_of(ServerSession::H1(session))?;
         if !is_kept {
             connection.shutdown().await;

@@ -14,7 +14,7 @@ use crate::gateway::cache::lookup::ReadAnswer;
 use crate::gateway::error::{GatewayError, Malformed};
 use crate::gateway::request::validate::{self, BodyFraming, ValidRequest, Wire};
 use crate::gateway::response::{pacing::Broken, render::Content, write};
-use crate::gateway::server::body::can_go_on;
+use crate::gateway::server::body::{can_go_on, is_followed};
 use crate::gateway::server::connection::ip_of;
 use crate::gateway::server::request::{Body, Classification, Known, Request, Stop, Transport};
 use crate::gateway::server::{handler::Handler, interims::takes_interims};
@@ -78,7 +78,9 @@ impl Handler {
     ) -> Result<u64, Broken> {
         let (head, body) = self.render(request, content);
         // The answer says so: a client must not send another request into the end of a connection.
-        if self.gateway.env.is_draining() || !can_go_on(session, request) {
+        // In a drain, the last of several requests that were sent at once gets that answer.
+        let is_last = self.gateway.env.is_draining() && !is_followed(session);
+        if is_last || !can_go_on(session, request) {
             session.set_keepalive(None);
         }
         self.pass_on_interims(session, request).await?;

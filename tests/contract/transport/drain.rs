@@ -2,6 +2,7 @@
 //! "Commands").
 
 use std::io::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,8 +11,10 @@ use http::{Method, Request};
 use http_body_util::Full;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use ring::hmac;
 use serde_json::{Value, json};
 use tokio::time::timeout;
+use weir::admin::Admin;
 use weir::gateway::Drained;
 
 use crate::support::raw::Connection;
@@ -19,6 +22,9 @@ use crate::support::{KEY, Reply, Setup, World, captured_log, eventually};
 
 const REPOSITORY: &str = "/repos/acme/widgets";
 const ISSUES: &str = "/repos/acme/widgets/issues";
+const WEBHOOKS: &str = "/_weir/webhooks";
+const SECRET: &str = "It's a Secret to Everybody";
+const SECRET_CONFIG: &str = "[webhooks]\nsecret = { value = \"It's a Secret to Everybody\" }";
 /// The streams in flight on one HTTP/2 connection.
 const STREAMS: usize = 10;
 /// More than any drain here needs.
@@ -27,6 +33,24 @@ const GRACE: Duration = Duration::from_secs(20);
 pub fn get(path: &str, id: &str) -> String {
     format!(
         "GET {path} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nX-Request-Id: {id}\r\n\r\n"
+    )
+}
+
+fn post(path: &str, body: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// The header lines of a delivery with this body.
+fn signed(body: &str) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
+    let signature = hmac::sign(&key, body.as_bytes());
+    let digits = signature.as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    format!(
+        "X-GitHub-Event: ping\r\nX-GitHub-Delivery: in-a-drain\r\n\
+         Content-Type: application/json\r\nX-Hub-Signature-256: sha256={digits}\r\n"
     )
 }
 
@@ -94,25 +118,37 @@ async fn a_drain_finishes_http2_streams_in_flight() {
 
 /// The rest of the body comes after new requests are refused.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_finishes_a_write_whose_body_is_under_way() {
-    let world = Setup::new().start().await;
-    let body = json!({ "title": "slow" }).to_string();
-    let head = format!(
-        "POST {ISSUES} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    let mut connection = Connection::open(world.address).await;
-    connection.send(head.as_bytes()).await;
-    connection.send(&body.as_bytes()[..5]).await;
-    let active = std::sync::Arc::clone(&world.gateway.env.active);
-    eventually(|| active.count() == 1).await;
-    let (_emulator, drain) = world.into_drain(GRACE);
-    let draining = tokio::spawn(drain);
-    eventually(|| active.refuses()).await;
-    connection.send(&body.as_bytes()[5..]).await;
-    let answer = within(connection.read_to_close()).await;
-    assert!(is_whole(&answer, 201), "{answer}");
-    assert_eq!(within(draining).await.unwrap(), Drained::Completely);
+async fn a_drain_finishes_requests_whose_bodies_are_under_way() {
+    let issue = "{\"title\":\"slow\"}".to_owned();
+    let upload = "x".repeat(3000);
+    let release = "/api/uploads/repos/acme/widgets/releases/{}/assets?name=slow.txt";
+    for (path, body, fields, status) in [
+        (ISSUES, &issue, String::new(), 201),
+        (ISSUES, &issue, "Expect: 100-continue\r\n".to_owned(), 201),
+        // Larger than a body in memory may be.
+        (release, &upload, "Content-Type: text/plain\r\n".to_owned(), 201),
+        ("/graphql", &"{\"query\":\"{viewer{login}}\"}".to_owned(), String::new(), 200),
+        (WEBHOOKS, &"{}".to_owned(), signed("{}"), 202),
+    ] {
+        let world = Setup::new().writes("max_body = \"1KiB\"").config(SECRET_CONFIG).start().await;
+        let releases =
+            world.ask_emulator(Method::GET, &format!("{REPOSITORY}/releases"), &Value::Null);
+        let path = &path.replace("{}", &releases[0]["id"].to_string());
+        let mut connection = Connection::open(world.address).await;
+        let request = post(path, body).replace("\r\nHost", &format!("\r\n{fields}Host"));
+        let (before, rest) = request.split_at(request.len() - 1);
+        connection.send(before.as_bytes()).await;
+        let active = Arc::clone(&world.gateway.env.active);
+        eventually(|| active.count() == 1).await;
+        let (_emulator, drain) = world.into_drain(GRACE);
+        let draining = tokio::spawn(drain);
+        eventually(|| active.refuses()).await;
+        connection.send(rest.as_bytes()).await;
+        let answer = within(connection.read_to_close()).await;
+        let answer = answer.trim_start_matches("HTTP/1.1 100 Continue\r\n\r\n");
+        assert!(is_whole(answer, status), "{path}: {answer}");
+        assert_eq!(within(draining).await.unwrap(), Drained::Completely);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -169,13 +205,108 @@ async fn a_request_on_an_open_connection_is_served_in_a_drain() {
 
 #[tokio::test]
 async fn requests_sent_one_behind_another_are_served_in_a_drain() {
-    let world = Setup::new().start().await;
+    let world = Setup::new().unspaced_writes().start().await;
     world.get(REPOSITORY).await.assert_status(200);
     let mut connection = Connection::open(world.address).await;
-    let requests = [REPOSITORY, ISSUES, REPOSITORY, REPOSITORY].map(|path| get(path, "behind"));
-    connection.send(requests.concat().as_bytes()).await;
+    let reads = [REPOSITORY, ISSUES, REPOSITORY].map(|path| get(path, "behind")).concat();
+    let write = post(ISSUES, "{\"title\":\"one of several\"}");
+    connection.send([&*reads, &write, &write, &reads, &write].concat().as_bytes()).await;
     let answers = drained(world, vec![connection]).await;
-    assert_eq!(answers[0].matches("HTTP/1.1 200").count(), 4, "{answers:?}");
+    assert_eq!(answers[0].matches("HTTP/1.1 200").count(), 6, "{answers:?}");
+    assert_eq!(answers[0].matches("HTTP/1.1 201").count(), 3, "{answers:?}");
+    let last = answers[0].rsplit("HTTP/1.1").next().unwrap().to_ascii_lowercase();
+    assert_eq!(answers[0].to_ascii_lowercase().matches("connection: close").count(), 1);
+    assert!(last.contains("connection: close"), "{last}");
+}
+
+/// The answer to the first comes after new requests are refused.
+#[tokio::test]
+async fn a_request_behind_a_slow_one_is_refused_in_a_drain() {
+    for second in [get(REPOSITORY, "refused"), post(ISSUES, "{\"title\":\"refused\"}")] {
+        let world = Setup::new().start().await;
+        let gate = world.close_gate("GET", ISSUES);
+        let mut connection = Connection::open(world.address).await;
+        connection.send([get(ISSUES, "slow"), second].concat().as_bytes()).await;
+        within(world.held(gate, 1)).await;
+        let active = Arc::clone(&world.gateway.env.active);
+        let (emulator, drain) = world.into_drain(GRACE);
+        let draining = tokio::spawn(drain);
+        eventually(|| active.refuses()).await;
+        emulator.open_gate(gate);
+        let answers = within(connection.read_to_close()).await;
+        let (first, refused) = answers.split_at(answers.rfind("HTTP/1.1").unwrap());
+        assert!(is_whole(first, 200) && is_whole(refused, 503), "{answers}");
+        let refused = refused.to_ascii_lowercase();
+        for line in ["\r\nretry-after: ", "\r\nconnection: close\r\n"] {
+            assert!(refused.contains(line), "{refused}");
+        }
+        assert_eq!(within(draining).await.unwrap(), Drained::Completely);
+    }
+}
+
+/// One thread: a drain that had nothing to wait for would be over when requests are refused.
+#[tokio::test]
+async fn a_drain_waits_for_a_write_whose_client_has_left() {
+    for spacing in ["0s", "1s"] {
+        let spacing = format!("spacing = \"{spacing}\"\nnotify_spacing = \"{spacing}\"");
+        let world = Setup::new().writes(&spacing).start().await;
+        let gate = world.close_gate("POST", ISSUES);
+        let mut connection = Connection::open(world.address).await;
+        connection.send(post(ISSUES, "{\"title\":\"alone\"}").as_bytes()).await;
+        within(world.held(gate, 1)).await;
+        drop(connection);
+        let active = Arc::clone(&world.gateway.env.active);
+        eventually(|| active.count() == 0).await;
+        let (emulator, drain) = world.into_drain(GRACE);
+        let draining = tokio::spawn(drain);
+        eventually(|| active.refuses()).await;
+        assert!(!draining.is_finished());
+        emulator.open_gate(gate);
+        assert_eq!(within(draining).await.unwrap(), Drained::Completely);
+    }
+}
+
+#[tokio::test]
+async fn a_fetch_of_a_lost_client_serves_others_in_a_drain() {
+    let world = Setup::new().start().await;
+    let gate = world.close_gate("GET", REPOSITORY);
+    let mut leader = Connection::open(world.address).await;
+    leader.send(get(REPOSITORY, "leader").as_bytes()).await;
+    within(world.held(gate, 1)).await;
+    let mut follower = Connection::open(world.address).await;
+    follower.send(get(REPOSITORY, "follower").as_bytes()).await;
+    let active = Arc::clone(&world.gateway.env.active);
+    eventually(|| active.count() == 2).await;
+    drop(leader);
+    eventually(|| active.count() == 1).await;
+    let (emulator, drain) = world.into_drain(GRACE);
+    let draining = tokio::spawn(drain);
+    eventually(|| active.refuses()).await;
+    emulator.open_gate(gate);
+    let answer = within(follower.read_to_close()).await;
+    assert!(is_whole(&answer, 200), "{answer}");
+    assert_eq!(within(draining).await.unwrap(), Drained::Completely);
+}
+
+/// One thread, as above. The operator leaves before the answer.
+#[tokio::test]
+async fn a_drain_waits_for_an_operators_action() {
+    let world = Setup::new().listen("admin = \"127.0.0.1:0\"").start().await;
+    let admin = Admin::open(&world.current).await.unwrap().address().unwrap();
+    let gate = world.close_gate("GET", "/rate_limit");
+    let mut operator = Connection::open(admin).await;
+    let request = "POST /api/budgets/refresh HTTP/1.1\r\nHost: 127.0.0.1\r\n\
+                   Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
+    operator.send(request.as_bytes()).await;
+    within(world.held(gate, 1)).await;
+    drop(operator);
+    let active = Arc::clone(&world.gateway.env.active);
+    let (emulator, drain) = world.into_drain(GRACE);
+    let draining = tokio::spawn(drain);
+    eventually(|| active.refuses()).await;
+    assert!(!draining.is_finished());
+    emulator.open_gate(gate);
+    assert_eq!(within(draining).await.unwrap(), Drained::Completely);
 }
 
 /// One thread: the system has accepted the connections, and the gateway has not.

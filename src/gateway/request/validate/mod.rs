@@ -65,8 +65,10 @@ impl ValidRequest {
     /// mutation and counts as a POST.
     pub fn method_for_rules(&self) -> &Method {
         static POST: Method = Method::POST;
-        let is_operation = self.service == Service::Graphql && !self.is_schema();
-        if is_operation { &POST } else { &self.method }
+        // An upstream might take a path below that of GraphQL for it.
+        let is_graphql =
+            self.service == Service::Graphql || below(&self.path, "/graphql").is_some();
+        if is_graphql && !self.is_schema() { &POST } else { &self.method }
     }
 
     pub fn target(&self) -> String {
