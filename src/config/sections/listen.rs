@@ -17,7 +17,7 @@ use crate::decision::body_pace::BodyPace;
 const HTTP_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// A tenth of a slow mobile line.
-const BODY_MIN_RATE: Size = Size(8 * 1024);
+const BODY_RATE_MIN: Size = Size(8 * 1024);
 /// Time for 64 MiB at 12 KiB/s, or for two GiB at 300 KiB/s.
 const BODY_MAX_TIME: Duration = Duration::from_hours(2);
 /// Thousands of ordinary bodies, or twenty-five of the largest that are queued by default.
@@ -44,7 +44,7 @@ pub struct Listen {
     /// Longest pause between two reads of a request body, and between two writes of an answer.
     pub body_timeout: Duration,
     /// Bytes per second that a request body must keep on average, after the first `body_timeout`.
-    pub body_min_rate: u64,
+    pub body_rate_min: u64,
     /// Longest time of a whole request body.
     pub body_max_time: Duration,
     /// Bytes of all held request bodies together.
@@ -72,7 +72,7 @@ impl Listen {
             public_url: reader.optional("public_url"),
             header_timeout: reader.positive("header_timeout", Duration::from_secs(10)),
             body_timeout: reader.positive("body_timeout", Duration::from_secs(30)),
-            body_min_rate: reader.positive("body_min_rate", BODY_MIN_RATE).0,
+            body_rate_min: reader.positive("body_rate_min", BODY_RATE_MIN).0,
             body_max_time: reader.positive("body_max_time", BODY_MAX_TIME),
             body_memory: reader.positive("body_memory", BODY_MEMORY).0,
             answer_rate_min: reader.positive("answer_rate_min", ANSWER_RATE_MIN).0,
@@ -87,7 +87,7 @@ impl Listen {
     pub(crate) fn body_pace(&self) -> BodyPace {
         BodyPace {
             pause_max: self.body_timeout,
-            rate_min: self.body_min_rate,
+            rate_min: self.body_rate_min,
             total_max: self.body_max_time,
         }
     }
@@ -137,7 +137,7 @@ impl Listen {
         printer.set_some("public_url", self.public_url.as_ref().map(text));
         printer.set("header_timeout", text(duration_text(self.header_timeout)));
         printer.set("body_timeout", text(duration_text(self.body_timeout)));
-        printer.set("body_min_rate", text(size_text(self.body_min_rate)));
+        printer.set("body_rate_min", text(size_text(self.body_rate_min)));
         printer.set("body_max_time", text(duration_text(self.body_max_time)));
         printer.set("body_memory", text(size_text(self.body_memory)));
         printer.set("answer_rate_min", text(size_text(self.answer_rate_min)));

@@ -237,7 +237,7 @@ fn assert_too_slow(answer: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_below_the_floor_rate_is_a_408() {
     for writes in ["", "max_body = \"16B\""] {
-        let world = world("body_timeout = \"300ms\"\nbody_min_rate = \"64KiB\"", writes).await;
+        let world = world("body_timeout = \"300ms\"\nbody_rate_min = \"64KiB\"", writes).await;
         assert_too_slow(&dribble(&world, ISSUES).await);
         assert_eq!(world.gateway.writes.turns().writes(), 0);
         assert_others_get_in(&world).await;
@@ -246,7 +246,7 @@ async fn a_body_below_the_floor_rate_is_a_408() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_beyond_its_total_time_is_a_408() {
-    let world = world("body_max_time = \"300ms\"\nbody_min_rate = \"1B\"", "").await;
+    let world = world("body_max_time = \"300ms\"\nbody_rate_min = \"1B\"", "").await;
     for target in [ISSUES, GRAPHQL] {
         assert_too_slow(&dribble(&world, target).await);
     }
