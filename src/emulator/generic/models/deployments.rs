@@ -89,13 +89,15 @@ pub fn create_status(call: &mut Call<'_>, address: &Address) -> Outcome {
     let environment = environment.unwrap_or_else(|| text(&deployment, "environment").to_owned());
     let mut shown_deployment = place.render(call.world, &deployment);
     let log_url = if log_url.is_empty() { target_url.clone() } else { log_url };
-    let stored = seeds::object(json!({
+    // Other members are stored as sent.
+    let mut stored = bodies::kept(bodies::object(call)?);
+    stored.extend(seeds::object(json!({
         "state": state, "description": description, "environment": environment,
         "target_url": target_url, "log_url": log_url, "environment_url": environment_url,
         "deployment_url": shown_deployment["url"],
         "repository_url": call.renderer().repository_url(call.repository()?),
         "creator": Renderer::of(call).user_summary(call.actor()),
-    }));
+    })));
     let own = format!("{DEPLOYMENTS}/{}/statuses", deployment.id);
     let statuses = Place::of(call, &own);
     let status = statuses.add(call, stored)?;
