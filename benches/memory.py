@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Measures the resident memory of `weir serve`: answers, downloads, slow readers, unfinished heads.
+"""Measures the resident memory of `weir serve`: stored answers, and downloads under way.
 
-memory.py WEIR [stored|streams|readers|heads] [--answers N] [--bytes N] [--mib N] [--clients N]
+memory.py WEIR [stored|streams] [--answers N] [--bytes N] [--mib N] [--clients N]
 
-By default it lets clients read a stored answer of 7.5 MiB slowly, stores 100,000 answers of 2 KiB,
-runs eight downloads of 200 MiB at once, and opens 1,000 connections that never end the head of
-their request. Real answers pass through the real gateway; the figures are differences of VmRSS in
-/proc. The exit code is 1 when a figure exceeds its bound. README.md describes the method and its
-limits.
+By default it stores 100,000 answers of 2 KiB, and runs eight downloads of 200 MiB at once. Real
+answers pass through the real gateway; the figures are differences of VmRSS in /proc. The exit code
+is 1 when a figure exceeds its bound. README.md describes the method and its limits. `attacks.py`
+has hostile clients.
 """
 
 import argparse
@@ -18,7 +17,6 @@ import json
 import multiprocessing
 import os
 import pathlib
-import selectors
 import signal
 import socket
 import subprocess
@@ -33,12 +31,6 @@ MIB = 1024 * 1024
 # Upper bounds: memory of the stored answers divided by the bytes of their bodies, and the memory
 # that all downloads together add.
 STORED_RATIO_MAX, STREAMS_MIB_MAX = 1.35, 32
-# The memory that all slow readers add, and the p99 of another client's hits by its usual one.
-READERS_MIB_MAX, READERS_P99_MAX = 64, 2
-# The number of the large stored issue, and the size of its body.
-LARGE, LARGE_BYTES = 77_777_777, 15 * MIB // 2
-READERS, STREAMS, HITS = 150, 100, 10_000
-CASES = ["hits", "session", "range", "gzip", "zero-window"]
 # The answers stay fresh for longer than any run, and all of them fit.
 CACHE = """max_size = "4GiB"
 [[cache.rules]]
@@ -161,11 +153,7 @@ class Origin(asyncio.Protocol):
         while b"\r\n\r\n" in self.received:
             request, self.received = self.received.split(b"\r\n\r\n", 1)
             last = request.split(b" ", 2)[1].decode().split("?")[0].rsplit("/", 1)[1]
-            if last == str(LARGE):
-                some = b",".join(issue(number, 1023, self.api) for number in range(1024))
-                body = b"[" + b",".join([some] * 8)[: LARGE_BYTES - 2].ljust(LARGE_BYTES - 2) + b"]"
-                self.transport.write(text_of(head(LARGE, body)) + body)
-            elif last.isdigit():
+            if last.isdigit():
                 body = issue(int(last), self.length, self.api)
                 self.transport.write(text_of(head(int(last), body)) + body)
             else:
@@ -366,206 +354,14 @@ def measure_streams(weir, port, options):
     return f"{worst:.1f} MiB is above {STREAMS_MIB_MAX}" if worst > STREAMS_MIB_MAX else None
 
 
-# The memory that a thousand unfinished heads together add, and the slowest hundredth of another
-# client's requests meanwhile, compared with its usual one.
-HEADS, HEADS_MIB_MAX, SLOWER_MAX = 1000, 64, 2
-
-
-def unfinished_heads(port, length, under_way, may_end):
-    """Holds connections that each send a head of `length` bytes without an end."""
-    # An attacker has a machine of its own; here it must not take the time of gateway and client.
-    os.nice(19)
-    begin = b"GET /repos/acme/widgets HTTP/1.1\r\nHost: weir\r\nX-Fill: "
-    rest = {}
-    with selectors.DefaultSelector() as selector:
-        for _ in range(HEADS):
-            connection = socket.create_connection(("127.0.0.1", port))
-            connection.setblocking(False)
-            rest[connection] = memoryview(begin + b"x" * (length - len(begin)))
-            selector.register(connection, selectors.EVENT_WRITE)
-        while selector.get_map():
-            for key, _ in selector.select():
-                try:
-                    sent = key.fileobj.send(rest[key.fileobj][: 64 * 1024])
-                except OSError:
-                    sent = length
-                rest[key.fileobj] = rest[key.fileobj][sent:]
-                if not rest[key.fileobj]:
-                    selector.unregister(key.fileobj)
-    under_way.set()
-    may_end.wait()
-
-
-def time_requests(port, count, results):
-    """Times hits of one client, one every two milliseconds."""
-    connection, times = http.client.HTTPConnection("127.0.0.1", port), []
-    for _ in range(count):
-        begun = time.monotonic()
-        get(connection, "/repos/acme/widgets/issues/1").read()
-        times.append(time.monotonic() - begun)
-        time.sleep(0.002)
-    results.put(sorted(times)[len(times) * 99 // 100] * 1000)
-
-
-def watched(weir, port, count):
-    """Returns the 99th percentile of a client's times in ms, and the peak of memory meanwhile."""
-    results, peak = multiprocessing.Queue(), 0
-    client = multiprocessing.Process(target=time_requests, args=(port, count, results))
-    client.start()
-    while client.is_alive():
-        peak = max(peak, resident(weir.pid))
-        time.sleep(0.01)
-    return results.get(), peak
-
-
-def measure_heads(weir, port):
-    """Measures heads of 1 MB, which are refused, and heads that wait just below the limit."""
-    watched(weir, port, 500)
-    before, faults = resident(weir.pid), []
-    for length in (1_000_000, 32 * 1024 - 1):
-        usual = max(watched(weir, port, 1000)[0] for _ in range(3))
-        under_way, may_end = multiprocessing.Event(), multiprocessing.Event()
-        attacker = multiprocessing.Process(
-            target=unfinished_heads, args=(port, length, under_way, may_end)
-        )
-        attacker.start()
-        p99, peak = watched(weir, port, 1000)
-        was_sent = under_way.wait(60)
-        peak = max(peak, resident(weir.pid))
-        may_end.set()
-        attacker.join()
-        grown = (peak - before) / MIB
-        print(
-            f"{HEADS} unfinished heads of {length} bytes: +{grown:.1f} MiB at most,"
-            f" another client's p99 {p99:.2f} ms, usually {usual:.2f} ms",
-            flush=True,
-        )
-        if not was_sent or grown > HEADS_MIB_MAX or p99 > SLOWER_MAX * usual:
-            faults.append(f"unfinished heads of {length} bytes cost too much")
-    return "; ".join(faults) or None
-def timed_hits(port, times):
-    """Requests a stored answer again and again; puts the p99 in milliseconds into `times`."""
-    connection, took = http.client.HTTPConnection("127.0.0.1", port), []
-    for _ in range(HITS):
-        started = time.perf_counter()
-        get(connection, "/repos/acme/widgets/issues/1").read()
-        took.append(time.perf_counter() - started)
-    times.put(sorted(took)[HITS * 99 // 100] * 1000)
-
-
-def p99(port):
-    """The p99 of hits, while the caller's connections stay as they are."""
-    times = multiprocessing.Queue()
-    client = multiprocessing.Process(target=timed_hits, args=(port, times))
-    client.start()
-    return client, times
-
-
-def slow_reader(port, index, kind):
-    """Asks for the large answer and reads its head alone."""
-    connection = socket.socket()
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
-    connection.connect(("127.0.0.1", port))
-    more = {"range": "Range: bytes=1000-\r\n", "session": "TE: trailers\r\n"}.get(kind, "")
-    host = f"weir-{index}" if kind == "gzip" else "weir"
-    if kind == "gzip":
-        more = "Accept-Encoding: gzip\r\n"
-    connection.sendall(
-        f"GET /repos/acme/widgets/issues/{LARGE} HTTP/1.1\r\nHost: {host}\r\n{more}"
-        f"Authorization: Bearer {KEY}\r\nAccept: application/vnd.github+json\r\n\r\n".encode()
-    )
-    return connection
-
-
-def frame(kind, flags, stream, payload):
-    length = len(payload).to_bytes(3, "big")
-    return length + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
-
-
-def literal(name, value):
-    """A header field as a literal that is not indexed (RFC 7541 §6.2.2); both are short."""
-    texts = (name.encode(), value.encode())
-    return b"\0" + b"".join(bytes([len(text)]) + text for text in texts)
-
-
-def zero_window_streams(port):
-    """Opens streams whose window is zero on one HTTP/2 connection, and reads their heads."""
-    connection = socket.create_connection(("127.0.0.1", port))
-    no_window = (4).to_bytes(2, "big") + bytes(4)
-    headers = b"".join(
-        literal(name, value)
-        for name, value in [
-            (":method", "GET"),
-            (":scheme", "http"),
-            (":authority", "weir"),
-            (":path", f"/repos/acme/widgets/issues/{LARGE}"),
-            ("authorization", f"Bearer {KEY}"),
-            ("accept", "application/vnd.github+json"),
-        ]
-    )
-    requests = (frame(1, 5, 1 + 2 * index, headers) for index in range(STREAMS))
-    connection.sendall(
-        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, no_window) + b"".join(requests)
-    )
-    heads, received = 0, b""
-    while heads < STREAMS:
-        received += (read := connection.recv(65536))
-        if not read:
-            sys.exit("the connection was closed")
-        while len(received) >= 9 and len(received) >= 9 + int.from_bytes(received[:3], "big"):
-            heads += received[3] == 1
-            received = received[9 + int.from_bytes(received[:3], "big") :]
-    return [connection]
-
-
-def measure_readers(weir, port, options):
-    # Warm-up: both answers are stored, and what the process allocates once is there.
-    connection = http.client.HTTPConnection("127.0.0.1", port)
-    for number in (LARGE, LARGE, 1):
-        get(connection, f"/repos/acme/widgets/issues/{number}").read()
-    # As with the streams, memory that a case leaves behind must not hide the growth of the next.
-    faults, before = [], resident(weir.pid)
-    usual = p99(port)[1].get()
-    for kind in options.cases:
-        client, times = p99(port)
-        if kind == "zero-window":
-            readers, name = zero_window_streams(port), f"{STREAMS} streams without a window"
-        else:
-            readers = [slow_reader(port, index, kind) for index in range(READERS)]
-            heads = [reader.recv(12) for reader in readers]
-            if any(not head.startswith(b"HTTP/1.1 20") for head in heads):
-                sys.exit(f"not every reader has an answer: {set(heads)}")
-            name = f"{READERS} slow readers ({kind})"
-        peak = resident(weir.pid)
-        while client.is_alive():
-            peak = max(peak, resident(weir.pid))
-            time.sleep(0.02)
-        beside = times.get()
-        for reader in readers:
-            reader.close()
-        # The machine may have become slower meanwhile.
-        usual = max(usual, p99(port)[1].get())
-        grown = (peak - before) / MIB
-        print(
-            f"{name} of {LARGE_BYTES / MIB} MiB: +{grown:.1f} MiB at most;"
-            f" another client's p99 is {beside:.2f} ms, usually {usual:.2f} ms",
-            flush=True,
-        )
-        if grown > READERS_MIB_MAX or beside > READERS_P99_MAX * usual:
-            faults.append(name)
-    return f"above {READERS_MIB_MAX} MiB or too slow: {', '.join(faults)}" if faults else None
-
-
 def run(options, what, folder):
-    # Slow readers meet the default size: a larger cache may keep more compressed forms.
-    cache = CACHE.replace("4GiB", "256MiB") if what == "readers" else CACHE
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     upstream = multiprocessing.Process(
         target=serve_origin, args=(listener, options.bytes), daemon=True
     )
     upstream.start()
     port, admin = free_port(), free_port()
-    config = weir_config(listener.getsockname()[1], port, "rfc9111", cache).replace(
+    config = weir_config(listener.getsockname()[1], port, "rfc9111", CACHE).replace(
         "[upstream]", f'admin = "127.0.0.1:{admin}"\n[upstream]', 1
     )
     (folder / "weir.toml").write_text(config)
@@ -578,14 +374,10 @@ def run(options, what, folder):
     try:
         until_listening(weir, port)
         faults = []
-        if what == "readers":
-            faults.append(measure_readers(weir, port, options))
         if what == "stored":
             faults.append(measure_stored(weir, port, admin, options))
         if what == "streams":
             faults.append(measure_streams(weir, port, options))
-        if options.what in (None, "heads"):
-            faults.append(measure_heads(weir, port))
         return [fault for fault in faults if fault]
     finally:
         weir.terminate()
@@ -599,8 +391,8 @@ def main():
     parser.add_argument(
         "what",
         nargs="?",
-        choices=["stored", "streams", "readers", "heads"],
-        help="one of the four; default: all",
+        choices=["stored", "streams"],
+        help="one of the two; default: both",
     )
     parser.add_argument("--answers", type=int, default=100_000)
     parser.add_argument("--bytes", type=int, default=2048, help="body size of each stored answer")
@@ -612,13 +404,10 @@ def main():
         choices=["plain", "chunked", "json"],
         help="kinds of downloads; default: all",
     )
-    parser.add_argument(
-        "--cases", nargs="+", choices=CASES, default=CASES, help="cases of slow readers"
-    )
     parser.add_argument("--quiet", action="store_true", help="discards the log of the gateway")
     options = parser.parse_args()
     faults = []
-    for what in [options.what] if options.what else ["stored", "streams", "readers"]:
+    for what in [options.what] if options.what else ["stored", "streams"]:
         with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
             faults += run(options, what, pathlib.Path(folder))
     for fault in faults:
