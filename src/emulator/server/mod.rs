@@ -46,12 +46,14 @@ const CONNECTIONS_MAX: usize = 4_096;
 /// The service closes idle connections after about 60 s (SPECIFICATION, "Conditional requests in
 /// practice").
 const IDLE_WAIT: Duration = Duration::from_secs(60);
-/// The headers and bytes of a request head, over any protocol; the HTTP implementation's own bounds
-/// over HTTP/1.1.
+/// The headers of a request head, over any protocol; the HTTP implementation's own bound over
+/// HTTP/1.1.
 const HEADERS_MAX: usize = 100;
-const HEAD_BYTES_MAX: usize = 400 * 1024;
+/// The bytes of a head, each of which costs memory before anything is known of its client. Ours:
+/// more than the 64 KiB of a target, which has a status of its own.
+const HEAD_BYTES_MAX: usize = 96 * 1024;
 /// Above the bound of a head, so that a head between both is refused by a response of the API.
-const HTTP2_HEAD_BYTES_MAX: u32 = 1024 * 1024;
+const HTTP2_HEAD_BYTES_MAX: u32 = 512 * 1024;
 /// The longest pause in a request's body. Undocumented.
 const BODY_WAIT: Duration = Duration::from_secs(30);
 /// The pause after a failed accept.
@@ -258,6 +260,7 @@ async fn serve(
         }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().max_buf_size(HEAD_BYTES_MAX);
     builder.http2().max_header_list_size(HTTP2_HEAD_BYTES_MAX);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {

@@ -58,6 +58,18 @@ async fn an_unreadable_head_is_refused_in_the_words_of_the_api() {
 }
 
 #[tokio::test]
+async fn an_unfinished_head_is_refused_at_its_bound() {
+    let handle = serve().await;
+    let mut stream = TcpStream::connect(handle.addr()).await.expect("it listens");
+    let begin = format!("GET /user HTTP/1.1\r\nX: {}", "a".repeat(96 * 1024));
+    stream.write_all(begin.as_bytes()).await.expect("it reads");
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).await.expect("an answer before the end of the head");
+    assert_eq!(&answer, b"HTTP/1.1 431");
+    handle.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_bad_head_behind_a_good_one_is_refused_after_its_answer() {
     let handle = serve().await;
     let good = format!("GET /user HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ADA}\r\n\r\n");
