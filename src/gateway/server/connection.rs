@@ -39,6 +39,9 @@ use crate::gateway::server::unread::{Unread, UnreadBody};
 pub(super) const HEAD_ENDS: &[u8; 4] = b"\r\n\r\n";
 /// Size of one read; nearly all request heads are shorter.
 const READ_BYTES: usize = 4 * 1024;
+/// Size of one read that is dropped. Chosen here: a refused request costs few reads, and none of
+/// them holds up other connections.
+const DROP_BYTES: usize = 16 * 1024;
 /// An idle connection stays open for this long once the gateway stops, for a request that is on its
 /// way. Chosen here: a round trip and the client's next request.
 pub(super) const LAST_REQUEST_WAIT: Duration = Duration::from_millis(250);
@@ -222,7 +225,11 @@ impl Connection {
                 if timer_now() >= deadline {
                     return Poll::Ready(false);
                 }
-                match self.poll_more(context, READ_BYTES) {
+                let read = match self.unread.rest_bytes_min() {
+                    0 => self.poll_more(context, READ_BYTES),
+                    bytes => self.poll_drop(context, bytes),
+                };
+                match read {
                     Poll::Ready(Ok(1..)) => {}
                     Poll::Ready(_) => return Poll::Ready(false),
                     // Not ended by a stop: a reset would take the answer away from the client.
@@ -278,6 +285,18 @@ impl Connection {
         ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
         self.ahead.extend_from_slice(read.filled());
         Poll::Ready(Ok(read.filled().len()))
+    }
+
+    /// Reads once, and drops at most `bytes_max` of the rest of the request.
+    fn poll_drop(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes_max: usize,
+    ) -> Poll<io::Result<usize>> {
+        let mut space = [MaybeUninit::uninit(); DROP_BYTES];
+        let mut read = ReadBuf::uninit(&mut space[..bytes_max.min(DROP_BYTES)]);
+        ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
+        Poll::Ready(Ok(self.unread.take(read.filled())))
     }
 
     /// Reads HTTP/2 frames for the framework.

@@ -43,6 +43,16 @@ impl Unread {
             }
     }
 
+    /// Number of bytes that certainly belong to the request, whatever they are.
+    pub(super) fn rest_bytes_min(&self) -> usize {
+        match &self.body {
+            _ if self.head_bytes > 0 => self.head_bytes,
+            UnreadBody::Bytes(left) => usize::try_from(*left).unwrap_or(usize::MAX),
+            UnreadBody::Chunks(_) => 0,
+            UnreadBody::Endless => usize::MAX,
+        }
+    }
+
     /// Takes the bytes of the head or of the body from the beginning of `bytes`; returns how many
     /// they are.
     pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
