@@ -18,6 +18,9 @@ pub const HELP_PATH: &str = "/_weir/help";
 /// status of its own, because the head was sent.
 pub const SLOW_CLIENT: &str = "slow_client";
 
+/// The same for a slow client that held a slot of the upstream's concurrency while others waited.
+pub const SLOT_NEEDED: &str = "slot_needed";
+
 /// A gateway error: the reason why the gateway answers a request itself. Displays its message for
 /// the client.
 #[derive(Clone, Debug, thiserror::Error, strum::IntoStaticStr)]

@@ -45,7 +45,7 @@ pub struct Account {
     pub windows: Vec<(ResourceName, PrimaryWindow)>,
     pub secondary: Secondary,
     pub cooldown: Cooldown,
-    /// Time of the last answer.
+    /// Time of the last answer, or of the last piece of an upload that the upstream took.
     pub answered_at: Timestamp,
 }
 

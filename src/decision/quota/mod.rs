@@ -24,7 +24,10 @@ mod candidates;
 mod denial;
 pub(super) mod limits;
 mod ranking;
+mod slow_readers;
 mod view;
+
+use std::collections::hash_map::Entry;
 
 use http::StatusCode;
 use smallvec::SmallVec;
@@ -41,7 +44,7 @@ use super::types::{
 use account_choice::{is_about_as_good, share_of};
 use limits::elapsed::{ELAPSED_MILLIS_MAX, Elapsed};
 use limits::primary::{Charge, Mark, Terms, WOBBLE, WindowDemand};
-use limits::secondary::{Sent, Spacing, Weight};
+use limits::secondary::{Secondary, Sent, Spacing, Weight};
 
 pub use account::units_spent;
 use account::{Account, WindowIndex};
@@ -51,6 +54,7 @@ use candidates::{Candidates, Closed};
 pub(super) use candidates::{Component, ListId, Union};
 pub(super) use denial::{Blocked, Scope};
 use denial::{Blocks, no_account};
+use slow_readers::SlowReaders;
 pub use view::{AccountSnapshot, BudgetView, SecondarySnapshot, WindowSnapshot};
 
 /// Name of the shared window for further resources; no header can spell it.
@@ -76,6 +80,8 @@ pub struct QuotaLedger {
     clients: Vec<ClientSettings>,
     pub(super) candidates: Candidates,
     leases: IdMap<Lease>,
+    /// Of the accounts that have any.
+    slow_readers: HashMap<AccountId, SlowReaders>,
     asks: Asks,
     /// Resources that answers named, by endpoint, where they differ from the table's. Bounded by
     /// the table.
@@ -90,6 +96,9 @@ pub struct QuotaLedger {
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     account: AccountId,
+    client: ClientId,
+    /// True if its answer was found to wait for a slow reader.
+    is_slow: bool,
     /// Primary window; `None` for a free request.
     window: Option<WindowIndex>,
     cost: u32,
@@ -136,6 +145,7 @@ impl QuotaLedger {
             clients: Vec::new(),
             candidates: Candidates::default(),
             leases: IdMap::default(),
+            slow_readers: HashMap::default(),
             asks: Asks::default(),
             learned: HashMap::default(),
             free: ResourceName::new(FREE),
@@ -227,11 +237,13 @@ impl QuotaLedger {
         jitter: f64,
     ) -> Option<Touched> {
         let ended = self.leases.remove(lease.0)?;
+        self.forget_slow_reader(&ended);
         let account = self.accounts.get_mut(place(ended.account))?;
         let took = ended.head_took.unwrap_or_else(|| millis_since(now, ended.admitted_at));
         let sent = match settlement {
             Settlement::NeverSent => Sent::No,
             Settlement::CutOff => Sent::CutOff(took),
+            Settlement::Yielded => Sent::Yielded(took),
             Settlement::Unknown | Settlement::Answered { .. } => Sent::For(took),
         };
         let windows_are_within = account.secondary.leave(now, ended.weight, sent);
@@ -242,7 +254,7 @@ impl QuotaLedger {
                 }
                 Charge::Free
             }
-            Settlement::Unknown | Settlement::CutOff => {
+            Settlement::Unknown | Settlement::CutOff | Settlement::Yielded => {
                 if let Some(window) = account.window_of(&ended) {
                     window.charge(now, lease, ended.cost, Charge::Lost);
                 }
@@ -276,15 +288,61 @@ impl QuotaLedger {
         Some(Touched { is_undone: matches!(settlement, Settlement::NeverSent), ..ended.touched() })
     }
 
+    /// Notes that the answer of a lease waits for a slow reader. Returns its limits, account and
+    /// client if the account has no slot left and such answers of the client exceed their share.
+    pub(super) fn slow_reader(
+        &mut self,
+        now: Timestamp,
+        lease: LeaseId,
+    ) -> Option<(&Secondary, AccountId, ClientId)> {
+        let open = self.leases.get_mut(lease.0)?;
+        let (id, client) = (open.account, open.client);
+        let readers = self.slow_readers.entry(id).or_default();
+        if !std::mem::replace(&mut open.is_slow, true) {
+            readers.add(client);
+        }
+        let limits = &self.accounts.get(place(id))?.secondary;
+        let is_full = limits.slot_block(now).is_some();
+        let exceeds = readers.exceeds_share(client, limits.slots());
+        (is_full && exceeds).then_some((limits, id, client))
+    }
+
+    fn forget_slow_reader(&mut self, ended: &Lease) {
+        if ended.is_slow
+            && let Entry::Occupied(mut readers) = self.slow_readers.entry(ended.account)
+        {
+            readers.get_mut().remove(ended.client);
+            if readers.get().is_empty() {
+                readers.remove();
+            }
+        }
+    }
+
     /// Returns the resource that an endpoint counts against: the one its answers named, else
     /// `guess`.
     pub fn resource_for(&self, endpoint: EndpointId, guess: &ResourceName) -> ResourceName {
         self.learned.get(&endpoint).unwrap_or(guess).clone()
     }
 
-    /// Returns true if the upstream has answered no request of this account since a time.
+    /// Returns true if the upstream has answered no request of this account since a time, nor taken
+    /// a part of a body. An answer that waits for its reader is one.
     pub fn is_silent_since(&self, account: AccountId, time: Timestamp) -> bool {
-        self.accounts.get(place(account)).is_none_or(|account| account.answered_at < time)
+        !self.slow_readers.contains_key(&account)
+            && self.accounts.get(place(account)).is_none_or(|account| account.answered_at < time)
+    }
+
+    /// Secondary limits of an account.
+    pub(super) fn secondary(&self, account: AccountId) -> Option<&Secondary> {
+        self.accounts.get(place(account)).map(|account| &account.secondary)
+    }
+
+    /// Notes that the upstream takes the body of a request: it is not silent.
+    pub(super) fn body_taken(&mut self, now: Timestamp, lease: LeaseId) {
+        if let Some(open) = self.leases.get(lease.0)
+            && let Some(account) = self.accounts.get_mut(place(open.account))
+        {
+            account.answered_at = now;
+        }
     }
 
     /// Number of open leases.
@@ -417,6 +475,8 @@ impl QuotaLedger {
         });
         let open = Lease {
             account: id,
+            client: demand.client,
+            is_slow: false,
             window,
             cost: demand.cost,
             mark,

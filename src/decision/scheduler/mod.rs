@@ -18,6 +18,7 @@ mod wait_queue;
 use std::cmp::Reverse;
 use std::collections::vec_deque::Drain;
 use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
 
 use http::StatusCode;
 
@@ -28,6 +29,7 @@ use super::quota::{Blocked, BudgetView, Question, QuotaLedger, Scope, Stated, To
 use super::types::invariants::Invariant;
 use super::types::{
     AccountId, Demand, Grant, LeaseId, LimitDenied, LimitKind, Settings, Settlement, Ticket, Until,
+    WriteSpacing,
 };
 
 use wait_queue::shares::Shares;
@@ -142,6 +144,24 @@ impl Admission {
     ) {
         let ended = self.ledger.settle(now, lease, settlement, jitter);
         self.reconsider(now, ended);
+    }
+
+    /// Settles a lease whose answer waits for a slow reader, if requests of other clients wait for
+    /// its slot and such answers of its client hold more than their share
+    /// (`quota::slow_readers`). Returns true if it did: the answer is to be broken off.
+    pub fn yield_slot(&mut self, now: Timestamp, lease: LeaseId) -> bool {
+        let Some((limits, id, client)) = self.ledger.slow_reader(now, lease) else { return false };
+        let free_soon = limits.slots_free_soon(now);
+        let is_needed = self.queue.others_for_slots(id, client).nth(free_soon).is_some();
+        if is_needed {
+            self.settle(now, lease, Settlement::Yielded, 0.0);
+        }
+        is_needed
+    }
+
+    /// Notes that the upstream has taken a piece of a long body.
+    pub fn body_taken(&mut self, now: Timestamp, lease: LeaseId) {
+        self.ledger.body_taken(now, lease);
     }
 
     /// Settles the head of a long answer (see `QuotaLedger::answer_begun`), and decides the
@@ -267,6 +287,26 @@ impl Admission {
         resource: &ResourceName,
     ) -> BudgetView {
         self.ledger.view(now, accounts, resource)
+    }
+
+    /// Time by which a write may expect its turn on the first free of these accounts: after the one
+    /// under way and all that wait, at their distances.
+    pub fn next_turn(
+        &self,
+        now: Timestamp,
+        accounts: &[AccountId],
+        write: WriteSpacing,
+    ) -> Timestamp {
+        let turn = |account: &AccountId| {
+            let limits = self.ledger.secondary(*account)?;
+            let lists = self.ledger.candidates.lists_of(*account);
+            let waiting = lists.flat_map(|list| self.queue.waiting_writes(list));
+            let ahead = waiting.fold(Duration::ZERO, |ahead, (write, number)| {
+                ahead.saturating_add(limits.distance(write).saturating_mul(number))
+            });
+            Some(limits.next_turn(now, write) + ahead)
+        };
+        accounts.iter().filter_map(turn).min().unwrap_or(now)
     }
 
     /// Frees the place of a dynamic account; see [`QuotaLedger::vacate`].
@@ -407,6 +447,9 @@ fn ends_after_deadline(refusal: &LimitDenied, deadline: Timestamp) -> bool {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod held_up;
 
 #[cfg(test)]
 mod overlooked;

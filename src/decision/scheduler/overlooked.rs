@@ -162,6 +162,7 @@ impl Scene {
             5 => answered(StatusCode::BAD_GATEWAY, None, None),
             6 => answered(StatusCode::UNAUTHORIZED, Some(&rate), None),
             7 => Settlement::CutOff,
+            8 => Settlement::Yielded,
             _ => answered(StatusCode::OK, Some(&rate), None),
         };
         if chance.percent(10) {

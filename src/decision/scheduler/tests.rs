@@ -13,25 +13,25 @@ use crate::api::{
 use crate::decision::quota::limits::secondary::CUT_OFF_GRACE;
 use crate::decision::types::{AccountSettings, ClientId, SecondaryLimits, WriteSpacing};
 
-const NOW: Timestamp = Timestamp::from_secs(10_000);
+pub const NOW: Timestamp = Timestamp::from_secs(10_000);
 const RESET: Timestamp = Timestamp::from_secs(12_000);
-const SECOND: Duration = Duration::from_secs(1);
+pub const SECOND: Duration = Duration::from_secs(1);
 /// Default of `clients.max_wait`.
-const SOON: Timestamp = Timestamp::from_secs(10_030);
+pub const SOON: Timestamp = Timestamp::from_secs(10_030);
 
 fn endpoint(path: &str) -> EndpointId {
     Table::embedded(Dialect::Service).classify(&Method::GET, path).endpoint.id
 }
 
-fn demand(accounts: u32) -> Demand {
+pub fn demand(accounts: u32) -> Demand {
     Demand::read((0..accounts).map(AccountId).collect::<Vec<_>>(), "/repos/a/b")
 }
 
-fn write() -> Demand {
+pub fn write() -> Demand {
     Demand { write: WriteSpacing::Plain, ..demand(1) }
 }
 
-fn queue(accounts: u32, limits: SecondaryLimits) -> Admission {
+pub fn queue(accounts: u32, limits: SecondaryLimits) -> Admission {
     let account = |number: u32| AccountSettings {
         name: format!("account-{number}").into(),
         kind: AccountKind::User,
@@ -49,18 +49,18 @@ fn queue(accounts: u32, limits: SecondaryLimits) -> Admission {
     })
 }
 
-fn one_at_a_time() -> SecondaryLimits {
+pub fn one_at_a_time() -> SecondaryLimits {
     SecondaryLimits { concurrency: 1, ..SecondaryLimits::default() }
 }
 
-fn granted(decision: Decision) -> Grant {
+pub fn granted(decision: Decision) -> Grant {
     match decision {
         Decision::Granted(grant) => grant,
         other => panic!("not granted: {other:?}"),
     }
 }
 
-fn waiting(decision: Decision) -> Ticket {
+pub fn waiting(decision: Decision) -> Ticket {
     match decision {
         Decision::Waiting { ticket, .. } => ticket,
         other => panic!("not waiting: {other:?}"),
@@ -74,7 +74,7 @@ fn refused(decision: Decision) -> LimitDenied {
     }
 }
 
-fn answer(queue: &mut Admission, now: Timestamp, lease: LeaseId, remaining: u32) {
+pub fn answer(queue: &mut Admission, now: Timestamp, lease: LeaseId, remaining: u32) {
     let rate = RateHeaders {
         limit: 100.max(remaining),
         remaining,
@@ -91,7 +91,7 @@ fn answer(queue: &mut Admission, now: Timestamp, lease: LeaseId, remaining: u32)
 }
 
 /// Decided tickets, with the account or the limit.
-fn decided(queue: &mut Admission) -> Vec<(Ticket, Result<AccountId, LimitKind>)> {
+pub fn decided(queue: &mut Admission) -> Vec<(Ticket, Result<AccountId, LimitKind>)> {
     let outcome = |decision: Result<Grant, LimitDenied>| {
         decision.map(|grant| grant.account).map_err(|refusal| refusal.limit)
     };

@@ -200,6 +200,9 @@ pub enum Settlement<'a> {
     /// Sent, and given up before the end of the answer. The upstream may go on with it, so it keeps
     /// its slot of the concurrency for a grace period.
     CutOff,
+    /// Answered, and broken off because others waited for the slot that its slow reader held. The
+    /// slot is free once the upstream can have noticed.
+    Yielded,
     /// Answered. Settle at the end of the whole answer, because the upstream counts the request as
     /// running until then.
     Answered {

@@ -180,6 +180,7 @@ mod tests {
             status: StatusCode::from_u16(status).expect("a status"),
             headers: HeaderMap::new(),
             body: AnswerBody::Whole(Bytes::copy_from_slice(body.as_bytes())),
+            client: 0,
             account: AccountId(0),
             token: TokenId(0),
             requested_at: Timestamp::EPOCH,

@@ -1,5 +1,5 @@
 //! The registry of shared bodies: a later request finds the one that it may join. The body itself
-//! decides if it can (`shared_body.rs`).
+//! decides if it can (`shared_body/mod.rs`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

@@ -21,6 +21,7 @@ use crate::decision::Invariant;
 use crate::decision::{
     AccountId, AccountSnapshot, Admission, BudgetView, Decision, Demand, Grant, LeaseId,
     LimitDenied, LimitKind, Question, QuotaLedger, Settings, Settlement, Stated, Ticket, Until,
+    WriteSpacing,
 };
 
 use crate::gateway::random::unit_random;
@@ -187,6 +188,11 @@ impl Admissions {
         (self.inner.lock().admission.view(now, accounts, resource), now)
     }
 
+    /// Time by which a write may expect its turn; see [`Admission::next_turn`].
+    pub fn next_turn(&self, accounts: &[AccountId], write: WriteSpacing) -> Timestamp {
+        self.inner.lock().admission.next_turn(self.clock.now(), accounts, write)
+    }
+
     /// Frees the place of a dynamic account in the quota ledger; returns true if it could. See
     /// [`QuotaLedger::vacate`].
     pub fn vacate(&self, account: AccountId) -> bool {
@@ -334,10 +340,26 @@ impl Lease {
         self.admissions.settle(self.id, Settlement::Unknown);
     }
 
+    /// The upstream has taken a piece of a long body.
+    pub fn body_taken(&self) {
+        let now = self.admissions.clock.now();
+        self.admissions.inner.lock().admission.body_taken(now, self.id);
+    }
+
     /// Settles the head of a streamed answer; the lease keeps its slot.
     pub fn answer_begun(&self, status: StatusCode, rate: Option<&RateHeaders>) {
         self.admissions
             .change(|inner, now| inner.admission.answer_begun(now, self.id, status, rate));
+    }
+
+    /// Ends the lease if others wait for the slot that its answer holds for a slow reader; see
+    /// [`Admission::yield_slot`].
+    pub fn yields(&self) -> bool {
+        let yields = self.admissions.change(|inner, now| inner.admission.yield_slot(now, self.id));
+        if yields {
+            self.state.store(SETTLED, Ordering::Relaxed);
+        }
+        yields
     }
 
     pub fn answered(

@@ -15,6 +15,8 @@ pub struct UpstreamAnswer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: AnswerBody,
+    /// The index of the client in the config whose request it answers.
+    pub client: u32,
     pub account: AccountId,
     pub token: TokenId,
     /// The time of the request: the answer shows no older state.
@@ -43,6 +45,16 @@ pub struct StreamingLease {
 impl StreamingLease {
     pub fn new(lease: Lease, status: StatusCode) -> Self {
         Self { lease: Some(lease), status }
+    }
+
+    /// Returns true if the lease ended because others wait for its slot, which a slow reader holds.
+    /// The exchange is to be closed at once.
+    pub fn yields(&mut self) -> bool {
+        let yields = self.lease.as_ref().is_some_and(Lease::yields);
+        if yields {
+            self.lease = None;
+        }
+        yields
     }
 
     /// The upstream has ended the body, completely or not.

@@ -53,6 +53,13 @@ pub struct Prepared<'j> {
     on_wire: Option<Counted>,
 }
 
+impl Prepared<'_> {
+    /// The upstream has taken a piece of the body: writes that wait for it are not unanswered.
+    pub fn body_taken(&self) {
+        self.admitted.lease.body_taken();
+    }
+}
+
 /// A lease with the token that will use it.
 struct Admitted {
     lease: Lease,
@@ -480,6 +487,7 @@ impl Dispatcher {
             status,
             headers,
             body,
+            client: job.client,
             account,
             token,
             requested_at,

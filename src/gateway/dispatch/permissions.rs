@@ -217,6 +217,7 @@ mod tests {
             status: status_of(status),
             headers: HeaderMap::new(),
             body: AnswerBody::Whole(Bytes::new()),
+            client: 0,
             account: AccountId(0),
             token: TokenId(0),
             requested_at: Timestamp::EPOCH,

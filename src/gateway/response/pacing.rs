@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use crate::clock::timer_now;
 use crate::decision::floor_rate::FloorRate;
+use crate::gateway::error::{SLOT_NEEDED, SLOW_CLIENT};
 
 /// The reason why an answer was not written completely; the connection or stream is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,19 @@ pub enum Broken {
     Lost,
     /// The client took less than the floor rate.
     TooSlow,
+    /// Another client waits for the slot that the answer holds.
+    SlotNeeded,
+}
+
+impl Broken {
+    /// The reason for the log, if the gateway broke the answer off.
+    pub fn reason(self) -> Option<&'static str> {
+        match self {
+            Self::Lost => None,
+            Self::TooSlow => Some(SLOW_CLIENT),
+            Self::SlotNeeded => Some(SLOT_NEEDED),
+        }
+    }
 }
 
 /// The streams of an HTTP/2 connection that are being written.

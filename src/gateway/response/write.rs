@@ -7,7 +7,7 @@ use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::date::get_cached_date;
 
-use crate::gateway::cache::shared_body::Lost;
+use crate::gateway::cache::shared_body::{Lost, SlotNeeded};
 use crate::gateway::http::head_writer::{Fields as _, MapHead, OnWire, push_status};
 use crate::gateway::response::pacing::{Broken, Pacing};
 use crate::gateway::response::reply::ReplyBody;
@@ -55,7 +55,7 @@ pub async fn write(
                     tokio::select! {
                         biased;
                         written = writer.piece(piece, false) => written?,
-                        never = reader.read_ahead() => match never {},
+                        SlotNeeded = reader.read_ahead() => return Err(Broken::SlotNeeded),
                     }
                 }
             }

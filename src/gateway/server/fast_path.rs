@@ -134,8 +134,8 @@ impl Frontend {
                 Served::Buffered(request, _) | Served::ClientGone(request) => request,
                 Served::Known(known) => known.request,
             };
-            if written == Err(Broken::TooSlow) {
-                request.cut_off();
+            if let Some(reason) = written.err().and_then(Broken::reason) {
+                request.cut_off(reason);
             }
             request.finish(None);
             return Next::Over;

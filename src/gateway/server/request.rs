@@ -16,7 +16,7 @@ use crate::gateway::assembly::Gateway;
 use crate::gateway::cache::lookup::ReadAnswer;
 use crate::gateway::dispatch::{job::ClientCredential, progress::RequestProgress, route::Route};
 use crate::gateway::environment::Environment;
-use crate::gateway::error::{GatewayError, SLOW_CLIENT};
+use crate::gateway::error::GatewayError;
 use crate::gateway::http::headers::{self, Passing};
 use crate::gateway::http::interim::Interims;
 use crate::gateway::random;
@@ -211,9 +211,9 @@ impl Request {
         Ok(answered)
     }
 
-    /// Marks an answer whose client took less than the floor rate.
-    pub(super) fn cut_off(&mut self) {
-        self.outcome.refusal = Some(SLOW_CLIENT);
+    /// Marks an answer that the gateway broke off.
+    pub(super) fn cut_off(&mut self, reason: &'static str) {
+        self.outcome.refusal = Some(reason);
     }
 
     pub(super) fn form(&self) -> Form<'_> {

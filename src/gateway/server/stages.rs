@@ -47,8 +47,8 @@ impl Handler {
                 Err(Broken::Lost)
             }
         };
-        if written == Err(Broken::TooSlow) {
-            request.cut_off();
+        if let Some(reason) = written.as_ref().err().and_then(|broken| broken.reason()) {
+            request.cut_off(reason);
             if session.is_http2() {
                 // Drops what is buffered of the stream; an HTTP/1.1 connection just closes.
                 session.shutdown().await;

@@ -10,6 +10,10 @@ const TIDY_FROM: usize = 64;
 /// Tickets kept per waiting request of a client before stale ones are dropped. Ours.
 const KEPT: usize = 4;
 
+/// Oldest tickets of a client among which one that waits for a slot is looked for. Ours: it takes
+/// microseconds.
+const LOOKED_AT: usize = 256;
+
 /// Clients with waiting requests. Stale entries are dropped when they are met, or when they are the
 /// majority.
 #[derive(Debug, Default)]
@@ -73,6 +77,12 @@ impl ByClient {
         let waiting = self.clients.get_mut(&largest).filter(|_| makes_room)?;
         while waiting.tickets.pop_back_if(|ticket| !waits(*ticket)).is_some() {}
         waiting.tickets.back().copied()
+    }
+
+    /// Requests of other clients, some of which wait no longer.
+    pub fn of_others(&self, client: ClientId) -> impl Iterator<Item = Ticket> + '_ {
+        let others = self.clients.iter().filter(move |(other, _)| **other != client);
+        others.flat_map(|(_, waiting)| waiting.tickets.iter().copied().take(LOOKED_AT))
     }
 
     fn largest(&mut self) -> Option<(Reverse<Priority>, usize, ClientId)> {

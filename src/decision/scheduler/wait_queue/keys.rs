@@ -21,7 +21,7 @@ pub struct QueueKey {
     graphql: bool,
     content: bool,
     token_request: bool,
-    write: WriteSpacing,
+    pub write: WriteSpacing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

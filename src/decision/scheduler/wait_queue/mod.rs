@@ -26,7 +26,9 @@ use crate::clock::Timestamp;
 
 use crate::decision::quota::{Blocked, ListId, Scope};
 use crate::decision::types::id_map::IdMap;
-use crate::decision::types::{ClientId, Demand, HashMap, Priority, Ticket};
+use crate::decision::types::{
+    AccountId, ClientId, Demand, HashMap, LimitDenied, LimitKind, Priority, Ticket, WriteSpacing,
+};
 use by_client::ByClient;
 use deadline_heap::DeadlineHeap;
 use rank_queue::RankQueue;
@@ -378,6 +380,39 @@ impl WaitQueue {
     /// requests of the lowest priority. `None` when the new request itself belongs there.
     pub fn displaced_by(&mut self, client: ClientId, priority: Priority) -> Option<Ticket> {
         self.by_client.displaced_by(client, priority, |ticket| self.waiters.contains(ticket.0))
+    }
+
+    /// Requests of other clients that wait for a slot of this account.
+    pub fn others_for_slots(
+        &self,
+        account: AccountId,
+        client: ClientId,
+    ) -> impl Iterator<Item = Ticket> + '_ {
+        self.by_client.of_others(client).filter(move |ticket| {
+            self.waiters.get(ticket.0).is_some_and(|QueuedWaiter { group, waiter, .. }| {
+                let is_blocked = || Some(self.block_of(*group)?.limit == LimitKind::Concurrency);
+                is_blocked() == Some(true) && waiter.demand.candidates.contains(&account)
+            })
+        })
+    }
+
+    /// Waiting writes of a list by their distance, in numbers for each account of the list.
+    pub fn waiting_writes(&self, list: ListId) -> impl Iterator<Item = (WriteSpacing, u32)> + '_ {
+        self.queues_of(list).filter_map(|id| {
+            let queue = self.queues.get(id.index())?;
+            let first = queue.heads.first().map(|(_, group)| group).or(queue.first_group)?;
+            let accounts = self.first(first)?.1.candidates.len().max(1);
+            let number = u32::try_from(queue.waiting.div_ceil(accounts)).unwrap_or(u32::MAX);
+            Some((queue.key.write, number))
+        })
+    }
+
+    /// Denial that holds a group.
+    fn block_of(&self, group: GroupId) -> Option<&LimitDenied> {
+        let group = self.groups.get(group.index())?;
+        let held = group.held.as_ref().map(|held| &held.by);
+        let blocked = held.or_else(|| self.queues.get(group.key.queue.index())?.blocked.as_ref());
+        Some(&blocked?.refusal)
     }
 
     fn find_queue(&self, key: &QueueKey) -> Option<QueueId> {

@@ -38,6 +38,9 @@ const BURST: Duration = Duration::from_secs(10);
 /// Time for which a request that was given up keeps its slot: the service ends a request after 10 s
 /// (SPECIFICATION, "Limits in practice").
 pub const CUT_OFF_GRACE: Duration = Duration::from_secs(10);
+/// The same after an answer that was broken off while the upstream waited for its reader. Ours: the
+/// closed connection ends such a request, once the upstream notices.
+pub const YIELD_GRACE: Duration = Duration::from_millis(250);
 /// Factor above the expected duration from which an answer counts as held up. Ours.
 const HELD_UP_FROM: u32 = 2;
 /// Granularity of the ends of CPU time: a hundredth of each window. Ours.
@@ -58,6 +61,8 @@ pub enum Sent {
     For(u32),
     /// Given up after this many milliseconds, while the upstream may go on.
     CutOff(u32),
+    /// Broken off after this many milliseconds, while the upstream waited for a slow reader.
+    Yielded(u32),
     No,
 }
 
@@ -258,17 +263,22 @@ impl Secondary {
     /// invariant 4 breaks in its windows.
     pub fn leave(&mut self, now: Timestamp, weight: Weight, sent: Sent) -> bool {
         self.in_flight = self.in_flight.saturating_sub(1);
-        if let Sent::CutOff(_) = sent {
+        let grace = match sent {
+            Sent::CutOff(_) => Some(CUT_OFF_GRACE),
+            Sent::Yielded(_) => Some(YIELD_GRACE),
+            Sent::For(_) | Sent::No => None,
+        };
+        if let Some(grace) = grace {
             self.end_graces(now);
-            let end = now + CUT_OFF_GRACE;
-            self.cut_off.push_back(self.cut_off.back().map_or(end, |last| end.max(*last)));
+            let end = now + grace;
+            self.cut_off.insert(self.cut_off.partition_point(|other| *other <= end), end);
         }
         if !weight.is_plain() {
             self.leave_special(now, weight, sent);
         }
         let held = weight.cpu_millis;
         let took = match sent {
-            Sent::For(millis) | Sent::CutOff(millis) => {
+            Sent::For(millis) | Sent::CutOff(millis) | Sent::Yielded(millis) => {
                 millis.min(held.saturating_mul(HELD_UP_FROM))
             }
             Sent::No => 0,
@@ -339,6 +349,17 @@ impl Secondary {
         .chain(cpu)
     }
 
+    /// Number of slots, taken or not.
+    pub fn slots(&self) -> u32 {
+        self.concurrency_max
+    }
+
+    /// Slots that become free without an event within the grace of a yielded one.
+    pub fn slots_free_soon(&self, now: Timestamp) -> usize {
+        let ends = |time| self.cut_off.partition_point(|end| *end <= time);
+        ends(now + YIELD_GRACE) - ends(now)
+    }
+
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }
@@ -379,6 +400,16 @@ impl Secondary {
 
     pub fn would_overlap(&self, weight: Weight) -> bool {
         self.special.writes.would_overlap(weight.write)
+    }
+
+    /// Expected time of the next turn of a write, apart from those that wait.
+    pub fn next_turn(&self, now: Timestamp, write: WriteSpacing) -> Timestamp {
+        self.special.writes.next_turn(now, write)
+    }
+
+    /// Distance that this write keeps from the account's others.
+    pub fn distance(&self, write: WriteSpacing) -> Duration {
+        self.special.writes.distance(write)
     }
 
     fn points_block(&mut self, now: Timestamp, weight: Weight) -> Option<Block> {

@@ -47,6 +47,16 @@ impl Writes {
         self.holding(write).fold(None, |block, writes| both(block, writes.block(now)))
     }
 
+    /// Expected time of the next turn, at least the distance from now.
+    pub fn next_turn(&self, now: Timestamp, write: WriteSpacing) -> Timestamp {
+        self.holding(write).map(|writes| writes.next_turn(now)).max().unwrap_or(now)
+    }
+
+    /// Distance that this write keeps from those before it.
+    pub fn distance(&self, write: WriteSpacing) -> Duration {
+        self.holding(write).map(|writes| writes.distance).max().unwrap_or_default()
+    }
+
     pub fn enter(&mut self, now: Timestamp, write: WriteSpacing) {
         self.holding_mut(write).for_each(|writes| writes.enter(now));
     }
@@ -89,6 +99,12 @@ impl SpacedWrites {
             .filter(|earliest| now < *earliest)
             .map(|earliest| Block::at(LimitKind::Spacing, earliest));
         both(by_time, self.is_taken().then_some(Block::event(LimitKind::Spacing)))
+    }
+
+    /// A write in flight is expected to take as long again as it has taken.
+    fn next_turn(&self, now: Timestamp) -> Timestamp {
+        let taken = self.last.filter(|_| self.is_taken()).map(|last| now.since(last));
+        now + taken.unwrap_or_default().max(self.distance)
     }
 
     fn enter(&mut self, now: Timestamp) {
