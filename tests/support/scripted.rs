@@ -55,6 +55,12 @@ impl ScriptedConnection {
         self.stream.read_exact(&mut rest).await.unwrap();
     }
 
+    /// Reads this many bytes of a request body.
+    pub async fn read_bytes(&mut self, count: usize) {
+        let mut bytes = vec![0; count];
+        self.stream.read_exact(&mut bytes).await.unwrap();
+    }
+
     /// Closes the sending side only.
     pub async fn half_closes(&mut self) {
         self.stream.shutdown().await.unwrap();

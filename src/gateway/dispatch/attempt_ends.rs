@@ -1,5 +1,6 @@
 //! The ends of attempts: in the terms of `decision`, and as the gateway errors that clients see.
 
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -124,12 +125,15 @@ impl Dispatcher {
         }
         let until = match denied.until {
             Until::Time(at) => at,
-            // A write in flight has to end; the next one follows at a distance.
-            Until::Event if denied.limit == LimitKind::Spacing => {
-                self.env.clock.now() + self.distance(route).max(EVENT_PAUSE)
-            }
             // An event without a known time will decide, probably soon.
             Until::Event => self.env.clock.now() + EVENT_PAUSE,
+        };
+        // A write before it has to end, and those that wait follow at their distances.
+        let until = if denied.limit == LimitKind::Spacing {
+            let accounts = denied.account.as_ref().map_or(&*route.view, slice::from_ref);
+            until.max(self.admissions.next_turn(accounts, route.spacing))
+        } else {
+            until
         };
         let resource = denied.resource.clone();
         let view = self.admissions.view(&route.view, &resource).0;

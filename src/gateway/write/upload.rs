@@ -151,7 +151,7 @@ impl Writes {
         body: SpooledBody,
     ) -> Result<UnsettledAnswer, FetchError> {
         let mut exchange = self.dispatcher.send(prepared, request_progress, Reuse::Never).await?;
-        if pass_on(job, &mut exchange, &body).await? == Sending::GoesOn {
+        if pass_on(job, prepared, &mut exchange, &body).await? == Sending::GoesOn {
             exchange.finish_streamed(job.interims.as_deref()).await?;
         }
         drop(body);
@@ -193,6 +193,7 @@ impl Writes {
 /// Sends the body until its end, or until the upstream answers.
 async fn pass_on(
     job: &Job,
+    prepared: &Prepared<'_>,
     exchange: &mut Exchange,
     body: &SpooledBody,
 ) -> Result<Sending, FetchError> {
@@ -206,6 +207,7 @@ async fn pass_on(
         if exchange.send_body(&piece, job.interims.as_deref()).await? == Sending::Answered {
             return Ok(Sending::Answered);
         }
+        prepared.body_taken();
     }
     Ok(Sending::GoesOn)
 }

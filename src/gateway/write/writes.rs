@@ -91,11 +91,12 @@ impl Writes {
     }
 
     /// The error of a write whose turn did not come in time. Its `Retry-After` covers the writes
-    /// before it, because they run one after the other.
+    /// before it, because they run one after the other, and those of others on the account.
     pub fn turn_did_not_come(&self, route: &Route, ahead: usize) -> GatewayError {
         let spacing = self.dispatcher.distance(route);
         let ahead = u32::try_from(ahead).unwrap_or(u32::MAX).max(1);
-        let until = self.env.clock.now() + spacing.saturating_mul(ahead);
+        let turn = self.dispatcher.admissions().next_turn(&route.view, route.spacing);
+        let until = turn + spacing.saturating_mul(ahead - 1);
         self.dispatcher.limited_until(route, LimitKind::Spacing, until)
     }
 

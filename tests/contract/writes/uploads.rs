@@ -1,10 +1,16 @@
 //! Uploads: bodies too large for memory, which take no account's place among the spaced writes
 //! before they are whole (SPECIFICATION D7, D21).
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use http::Method;
 use serde_json::json;
+use tokio::task::JoinHandle;
+use tokio::time::interval;
 
 use crate::support::raw::Connection;
+use crate::support::reply::Reply;
 use crate::support::scripted::ScriptedUpstream;
 use crate::support::{KEY, OTHER_KEY, Setup, World, eventually};
 
@@ -83,4 +89,50 @@ async fn an_upload_with_a_credential_goes_to_no_file() {
     let mut upload = begin_upload(&world, "/repos/acme/widgets/hooks", 9_000, 0).await;
     let answer = upload.read_to_close().await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_write_counts_the_writes_before_it() {
+    const BYTES: usize = 24 * 1024 * 1024;
+    const PIECE: usize = 256 * 1024;
+    let upstream = ScriptedUpstream::start().await;
+    let spacing = "spacing = \"2s\"\nnotify_spacing = \"2s\"";
+    let setup = Setup::new().upstream(upstream.url()).writes(spacing);
+    let world = Arc::new(setup.client("max_wait = \"1s\"").start().await);
+    let _upload = begin_upload(&world, COMMENTS, BYTES, BYTES).await;
+    let mut connection = upstream.next().await;
+    // The upstream takes the upload slowly, for as long as the test looks.
+    tokio::spawn(async move {
+        let mut pace = interval(Duration::from_millis(200));
+        for _ in 0..BYTES / PIECE - 1 {
+            pace.tick().await;
+            connection.read_bytes(PIECE).await;
+        }
+    });
+    // Questions whether it lives.
+    tokio::spawn(async move {
+        loop {
+            let mut question = upstream.next().await;
+            question.try_send("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").await;
+        }
+    });
+    let refused = world.post(ISSUES, json!({ "title": "one" })).await;
+    refused.assert_secondary_limited();
+    assert!((2..10).contains(&refused.number("retry-after")), "{refused:?}");
+    // Writes of another client wait in lanes of their own.
+    let others: Vec<_> = (2..6).map(|issue| other_comment(&world, issue)).collect();
+    eventually(|| world.gateway.dispatcher.admissions().waiting() == others.len()).await;
+    let refused = world.post(ISSUES, json!({ "title": "two" })).await;
+    refused.assert_secondary_limited();
+    assert!((10..20).contains(&refused.number("retry-after")), "{refused:?}");
+}
+
+fn other_comment(world: &Arc<World>, issue: u32) -> JoinHandle<Reply> {
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        let authorization = format!("Bearer {OTHER_KEY}");
+        let headers = [("authorization", &*authorization), ("content-type", "application/json")];
+        let path = format!("/repos/acme/widgets/issues/{issue}/comments");
+        world.send(Method::POST, &path, &headers, "{\"body\":\"later\"}").await
+    })
 }
