@@ -20,7 +20,7 @@ endif
 SEEDS ?= 1000
 HOURS ?= 24
 
-.PHONY: run test test-fast soak check bench setup
+.PHONY: run test test-fast soak fuzz check bench setup
 
 # The gateway in front of an emulated upstream, driven by sample bots. Ctrl-C ends it with a
 # summary.
@@ -64,6 +64,13 @@ soak: setup
 	    $(SOAK) --strict --workload $$workload --hours 0.1 --bots 300 || exit; \
 	done
 	$(SOAK) --lost 1 --workload secondary --hours 0.1
+
+# Every fuzz target on mutated seeds, two at once, for so many seconds each (tests/README.md,
+# "Fuzzing"). A finding prints its input.
+fuzz: NEEDS = build
+fuzz: export FUZZ_SECONDS ?= 600
+fuzz: setup
+	cargo test --locked --release --lib -- fuzz:: --nocapture --test-threads 2
 
 # Format, lints, dependencies, and the repository's own rules.
 check: NEEDS = check

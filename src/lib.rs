@@ -40,6 +40,8 @@ mod cross_site;
 pub mod decision;
 #[cfg(feature = "emulator")]
 pub mod emulator;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 pub mod gateway;
 pub mod random;
 #[cfg(feature = "emulator")]

@@ -20,23 +20,23 @@
 //! | `error`, `address` | the gateway's errors; shapes of addresses |
 
 mod active;
-mod address;
+pub(crate) mod address;
 mod assembly;
 mod background;
 mod cache;
 mod counted;
 mod dispatch;
 mod environment;
-mod error;
-mod http;
+pub(crate) mod error;
+pub(crate) mod http;
 mod random;
 mod reload;
-mod request;
+pub(crate) mod request;
 mod response;
-mod server;
+pub(crate) mod server;
 mod shared_space;
-mod upstream;
-mod url_rewrite;
+pub(crate) mod upstream;
+pub(crate) mod url_rewrite;
 mod write;
 
 pub use assembly::Gateway;

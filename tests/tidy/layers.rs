@@ -17,6 +17,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("telemetry", &["clock"]),
     ("webhooks", &["api", "clock"]),
     ("writes", &["cases", "clock"]),
+    // Only of tests and fuzzers.
+    ("fuzz", &["api", "clock", "config", "decision", "gateway", "random", "webhooks"]),
     ("emulator", &["api", "cases", "clock", "cross_site", "random"]),
     ("simulation", &["api", "clock", "config", "decision", "emulator", "random"]),
     (

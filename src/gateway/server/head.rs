@@ -14,7 +14,7 @@ const VERSION: &[u8] = b"HTTP/1.";
 
 /// The state of reading one head.
 #[derive(Default)]
-pub(super) struct HeadReader {
+pub struct HeadReader {
     expected: Expected,
     seen: usize,
     /// The first byte of the part that is being read.
@@ -41,7 +41,7 @@ enum Expected {
 impl HeadReader {
     /// Reads on in `bytes`, which begin with those of earlier calls. Returns the length of the head
     /// once it is whole.
-    pub(super) fn length(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+    pub fn length(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
         let bytes = bytes.get(..HEAD_BYTES_MAX).unwrap_or(bytes);
         loop {
             if self.expected == Expected::Value {

@@ -19,7 +19,7 @@ const FIELD: [u8; 4] = [0, 1, b'x', 0];
 const FIELD_BYTES: u32 = 4;
 
 /// Rewrites the frames of a client on their way to the framework.
-pub(super) struct TrailerMarker {
+pub struct TrailerMarker {
     next: Next,
     /// The last stream that the client opened; a new one has a higher number (RFC 9113 §5.1.1).
     last_stream: u32,
@@ -47,7 +47,7 @@ impl Default for TrailerMarker {
 
 impl TrailerMarker {
     /// Moves bytes from `read` to `out`. The beginning of a frame stays until it is complete.
-    pub(super) fn pass(&mut self, read: &mut BytesMut, out: &mut BytesMut) {
+    pub fn pass(&mut self, read: &mut BytesMut, out: &mut BytesMut) {
         loop {
             self.next = match self.next {
                 Next::Head => match read.split_at_checked(HEAD_BYTES) {

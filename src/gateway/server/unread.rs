@@ -5,14 +5,14 @@ use crate::gateway::http::chunks::ChunkReader;
 use crate::gateway::request::validate::BodyFraming;
 
 #[derive(Debug)]
-pub(super) struct Unread {
+pub struct Unread {
     /// A read of the head never returns bytes of the body, so the rest of that is known exactly.
     head_bytes: usize,
-    pub(super) body: UnreadBody,
+    pub body: UnreadBody,
 }
 
 #[derive(Debug)]
-pub(super) enum UnreadBody {
+pub enum UnreadBody {
     Bytes(u64),
     Chunks(ChunkReader),
     /// All that comes: HTTP/2, or a body whose end cannot be found.
@@ -21,10 +21,10 @@ pub(super) enum UnreadBody {
 
 impl Unread {
     /// The limit of a connection that does not carry single requests.
-    pub(super) const ALL: Self = Self { head_bytes: 0, body: UnreadBody::Endless };
+    pub const ALL: Self = Self { head_bytes: 0, body: UnreadBody::Endless };
 
     /// A request with a head of this length; `None` for an ambiguous framing, without an end.
-    pub(super) fn of(head_bytes: usize, framing: Option<BodyFraming>) -> Self {
+    pub fn of(head_bytes: usize, framing: Option<BodyFraming>) -> Self {
         let body = match framing {
             Some(BodyFraming::None) => UnreadBody::Bytes(0),
             Some(BodyFraming::Length(length)) => UnreadBody::Bytes(length),
@@ -34,7 +34,7 @@ impl Unread {
         Self { head_bytes, body }
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.head_bytes == 0
             && match &self.body {
                 UnreadBody::Bytes(left) => *left == 0,
@@ -55,7 +55,7 @@ impl Unread {
 
     /// Takes the bytes of the head or of the body from the beginning of `bytes`; returns how many
     /// they are.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
+    pub fn take(&mut self, bytes: &[u8]) -> usize {
         if self.head_bytes > 0 {
             let here = bytes.len().min(self.head_bytes);
             self.head_bytes -= here;
