@@ -146,7 +146,8 @@ impl UrlMap {
         while let Some(open) = rest.find('<') {
             out.push_str(&rest[..=open]);
             rest = &rest[open + 1..];
-            let end = rest.find('>').unwrap_or(rest.len());
+            // A target that is not closed must not hide the next one.
+            let end = rest.find(['<', '>']).unwrap_or(rest.len());
             out.push_str(
                 &self.rewrite_url(&rest[..end], origin).unwrap_or_else(|| rest[..end].to_owned()),
             );
@@ -450,6 +451,14 @@ mod tests {
         assert_eq!(
             map().rewrite_link(link, &origin(Root::V3)),
             r#"<http://weir:8080/api/v3/repositories/1/issues?page=2>; rel="next", <http://weir:8080/api/v3/repositories/1/issues?page=9>; rel="last", <https://other.example/x>; rel="help""#
+        );
+    }
+
+    #[test]
+    fn an_unclosed_link_hides_no_other() {
+        assert_eq!(
+            map().rewrite_link("<a, <https://api.example.com/b>, <", &origin(Root::Plain)),
+            "<a, <http://weir:8080/b>, <"
         );
     }
 
