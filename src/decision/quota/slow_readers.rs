@@ -78,7 +78,9 @@ mod tests {
         #[test]
         fn slow_readers_within_their_shares_leave_a_slot(slots in 1_u32..200, clients in prop::collection::vec(0_u32..20, 0..400)) {
             let mut readers = SlowReaders::default();
-            clients.into_iter().for_each(|client| readers.add(ClientId(client)));
+            for client in clients {
+                readers.add(ClientId(client));
+            }
             while let Some((client, _)) = readers.by_client.iter().find(|(client, _)| readers.exceeds_share(*client, slots)).copied() {
                 readers.remove(client);
             }
