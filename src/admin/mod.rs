@@ -84,12 +84,12 @@ async fn respond(current: Arc<Current>, request: Request<Incoming>) -> Reply {
     let body = read(&head, body).await;
     // A separate task, so that an action completes even if the operator disconnects, or a drain
     // begins.
-    let held = current.gateway().env.active.hold();
-    let answer = async move {
-        let _held = held;
+    let guard = current.gateway().env.active.hold();
+    let task = tokio::spawn(async move {
+        let _guard = guard;
         answer(current, head, body).await
-    };
-    tokio::spawn(answer).await.unwrap_or_else(|_| not_made())
+    });
+    task.await.unwrap_or_else(|_| not_made())
 }
 
 /// Reads the body of a POST. `None`: too long, too slow or cut off. Other bodies are ignored.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use super::pieces::plans;
 use crate::gateway::http::chunks::ChunkReader;
 use crate::gateway::request::validate::BodyFraming;
-use crate::gateway::server::unread::{Unread, UnreadBody};
+use crate::gateway::server::connection::unread::{Unread, UnreadBody};
 
 /// The result of reading a body.
 #[derive(Debug, PartialEq, Eq)]

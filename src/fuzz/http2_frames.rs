@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 
 use super::pieces::plans;
-use crate::gateway::server::trailers::TrailerMarker;
+use crate::gateway::server::connection::trailers::TrailerMarker;
 
 /// RFC 9113 §4.1.
 const HEAD_BYTES: usize = 9;

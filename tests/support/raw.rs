@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 
-use futures_util::FutureExt as _;
 use http::Method;
 use serde_json::Value;
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -41,8 +42,9 @@ impl Connection {
     }
 
     /// Sends bytes. Returns false if the peer had closed before; a later reset is found by reading.
+    /// The system is asked, because the runtime notices an end late.
     pub async fn send_unless_closed(&mut self, bytes: &[u8]) -> bool {
-        let is_closed = matches!(self.0.peek(&mut [0]).now_or_never(), Some(Ok(0)));
+        let is_closed = matches!(SockRef::from(&self.0).peek(&mut [MaybeUninit::uninit()]), Ok(0));
         !is_closed && self.0.write_all(bytes).await.is_ok()
     }
 

@@ -86,8 +86,8 @@ impl WebhookMonitor {
         let (watched, receiver) = (self.coverage.watched.get(index)?, self.webhooks.receiver()?);
         match self.read_hook(hook, watched).await {
             Ok(check) => {
-                let received = |guid: &str, event: &str| receiver.has_received(guid, event);
-                let findings = watched.watch.write().checked(check, received);
+                let arrived = |guid: &str, event: &str| receiver.has_received(guid, event);
+                let findings = watched.watch.write().checked(check, arrived);
                 self.report(hook, &findings);
             }
             Err(problem) => {

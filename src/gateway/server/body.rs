@@ -10,9 +10,9 @@ use crate::gateway::request::body::{
     BodyBounds, BodyFault, BodyRead, Discarded, HeldBody, discard,
 };
 use crate::gateway::request::validate::ValidRequest;
-use crate::gateway::server::connection::Connection;
+use crate::gateway::server::connection::{Connection, unread::UnreadBody};
+use crate::gateway::server::handler::Handler;
 use crate::gateway::server::request::{Body, Identity, Request, Stop};
-use crate::gateway::server::{handler::Handler, unread::UnreadBody};
 
 /// The longest body of a request that has no use for one.
 const IDLE_BODY_BYTES_MAX: usize = 64 * 1024;

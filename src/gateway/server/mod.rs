@@ -3,7 +3,7 @@
 mod asynchronous;
 mod body;
 mod classify;
-mod connection;
+pub mod connection;
 mod credentials;
 mod deliveries;
 mod fast_path;
@@ -17,6 +17,4 @@ mod reads;
 mod request;
 mod session;
 mod stages;
-pub mod trailers;
-pub mod unread;
 mod writes;

@@ -109,6 +109,44 @@ async fn an_absolute_target_is_served_like_its_path() {
     }
 }
 
+/// The rewritten head is as long as its target's host, and no byte of the next request moves.
+#[tokio::test]
+async fn a_connection_goes_on_after_an_absolute_target() {
+    let world = Setup::new().unspaced_writes().start().await;
+    let message = |line: &str, host: &str, body: &str| {
+        format!(
+            "{line} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {KEY}\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let (get, issue) = ("GET /repos/acme/widgets", "{\"title\":\"absolute\"}");
+    let far = "https://a.much.longer.name.than.the.host:8443/api/v3/repos/acme/widgets";
+    let requests = [
+        (message(&format!("GET {far}"), "b", ""), "https://a.much.longer"),
+        (message(get, "first", ""), "http://first/"),
+        (message(&format!("POST {far}/issues"), "b", issue), "https://a.much.longer"),
+        (message("GET http://c/repos/acme/widgets", "long.host.name", ""), "http://c/"),
+        (message("POST http://c/repos/acme/widgets/issues", "long.name", issue), "http://c/"),
+        (message(get, "last", ""), "http://last/"),
+    ];
+    for is_pipelined in [false, true] {
+        let mut connection = Connection::open(world.address).await;
+        if is_pipelined {
+            let all: String = requests.iter().map(|(request, _)| request.as_str()).collect();
+            connection.send(all.as_bytes()).await;
+        }
+        for (request, base) in &requests {
+            if !is_pipelined {
+                connection.send(request.as_bytes()).await;
+            }
+            let answer = connection.read_answer().await;
+            assert!(answer.starts_with("HTTP/1.1 20"), "{request}: {answer}");
+            assert!(answer.contains(&format!("\"{base}")), "{request}: {answer}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn no_response_names_the_upstreams_address() {
     let world = Setup::new().start().await;

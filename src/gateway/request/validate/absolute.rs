@@ -3,9 +3,9 @@
 //! The framework refuses a `Host` that differs from the target. So the line `Host` is corrected
 //! before the framework reads it. Left out: the validation of everything else.
 
-use memchr::{memchr, memmem};
+use std::net::Ipv6Addr;
 
-use super::is_host;
+use memchr::{memchr, memmem};
 
 /// The scheme of the target, if the head begins with a request line whose target is a URL.
 pub fn scheme_of(head: &[u8]) -> Option<&[u8]> {
@@ -50,6 +50,26 @@ fn target_parts(head: &[u8]) -> Option<(&[u8], &[u8])> {
     let (scheme, rest) = (target.get(..scheme_end)?, target.get(scheme_end + 3..)?);
     let authority = rest.split(|byte| matches!(byte, b'/' | b'?' | b'#')).next()?;
     Some((scheme, authority))
+}
+
+/// RFC 9110 §7.2: a name or an address, and an optional port.
+pub(super) fn is_host(host: &str) -> bool {
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((address, rest)) if address.parse::<Ipv6Addr>().is_ok() => ("v6", rest),
+            _ => return false,
+        },
+        None => host.find(':').map_or((host, ""), |at| host.split_at(at)),
+    };
+    let is_name = name.split('.').all(|label| {
+        !label.is_empty()
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    });
+    let is_port = port.is_empty()
+        || port.strip_prefix(':').is_some_and(|port| {
+            port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok()
+        });
+    is_name && is_port
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@
 pub mod absolute;
 
 use std::borrow::Cow;
-use std::net::Ipv6Addr;
 
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::uri::Authority;
@@ -339,30 +338,10 @@ fn check_host(uri: &Uri, headers: &HeaderMap, wire: Wire<'_>) -> Result<String, 
         (Some(used), ..) | (None, Some(used), _) => used,
     };
     // The host is echoed into Link, Location and body URLs, so only a host and a port are allowed.
-    if !host.into_iter().chain([used]).all(is_host) {
+    if !host.into_iter().chain([used]).all(absolute::is_host) {
         return Err(Malformed::Bad("a Host that is not a host name with an optional port"));
     }
     Ok(used.to_owned())
-}
-
-/// RFC 9110 §7.2: a name or an address, and an optional port.
-fn is_host(host: &str) -> bool {
-    let (name, port) = match host.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            Some((address, rest)) if address.parse::<Ipv6Addr>().is_ok() => ("v6", rest),
-            _ => return false,
-        },
-        None => host.find(':').map_or((host, ""), |at| host.split_at(at)),
-    };
-    let is_name = name.split('.').all(|label| {
-        !label.is_empty()
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
-    });
-    let is_port = port.is_empty()
-        || port.strip_prefix(':').is_some_and(|port| {
-            port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok()
-        });
-    is_name && is_port
 }
 
 /// Prefixes of base URLs, which libraries put before every path.

@@ -114,13 +114,13 @@ fn headers_that_select_an_answer_are_unique_and_ascii() {
 fn a_host_is_a_name_or_an_address_with_a_port() {
     for host in ["weir", "weir:8080", "api.example.com", "127.0.0.1:1", "[::1]", "[::1]:80", "a_b"]
     {
-        assert!(is_host(host), "{host}");
+        assert!(absolute::is_host(host), "{host}");
     }
     for host in [
         "", "]:[", "h:abc", ":80", "..", "a..b", "h:99999", "[::1", "[x]:1", "a/b", "a b", "u@h",
         "h:+1",
     ] {
-        assert!(!is_host(host), "{host}");
+        assert!(!absolute::is_host(host), "{host}");
     }
 }
 

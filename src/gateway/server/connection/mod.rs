@@ -4,6 +4,9 @@
 //! use the machine's time, because a slow client has nothing to do with the gateway's clock.
 //! Parsing is left out.
 
+pub mod trailers;
+pub mod unread;
+
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -27,14 +30,15 @@ use pingora::protocols::{
 };
 use pingora::server::ShutdownWatch;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep};
 
+use self::trailers::TrailerMarker;
+use self::unread::{Unread, UnreadBody};
 use crate::clock::timer_now;
 use crate::decision::floor_rate::FloorRate;
 use crate::gateway::request::validate::{BodyFraming, HEAD_BYTES_MAX};
 use crate::gateway::response::pacing::Broken;
-use crate::gateway::server::trailers::TrailerMarker;
-use crate::gateway::server::unread::{Unread, UnreadBody};
 
 pub(super) const HEAD_ENDS: &[u8; 4] = b"\r\n\r\n";
 /// Size of one read; nearly all request heads are shorter.
@@ -199,16 +203,31 @@ impl Connection {
     /// Reads once, never beyond the size of a head. Waits until `deadline`, or until a while after
     /// the gateway began to stop.
     pub(super) async fn more(&mut self, watch: &mut Watch, deadline: Instant) -> Received {
-        poll_fn(|context| {
-            match self.poll_more(context, HEAD_BYTES_MAX) {
-                Poll::Ready(Ok(1..)) => return Poll::Ready(Received::Bytes),
-                Poll::Ready(_) => return Poll::Ready(Received::Closed),
-                Poll::Pending if self.ahead.is_empty() => self.ahead = BytesMut::new(),
-                Poll::Pending => {}
-            }
-            watch.poll_end(deadline, context)
+        let received = poll_fn(|context| match self.poll_received(context) {
+            Poll::Pending => watch.poll_end(deadline, context),
+            received @ Poll::Ready(_) => received,
+        })
+        .await;
+        if !matches!(received, Received::TimedOut | Received::Stopped) {
+            return received;
+        }
+        // A busy machine notices bytes late. After this, the system has been asked about them.
+        yield_now().await;
+        poll_fn(|context| match self.poll_received(context) {
+            Poll::Pending => Poll::Ready(received),
+            late @ Poll::Ready(_) => late,
         })
         .await
+    }
+
+    fn poll_received(&mut self, context: &mut Context<'_>) -> Poll<Received> {
+        match self.poll_more(context, HEAD_BYTES_MAX) {
+            Poll::Ready(Ok(1..)) => return Poll::Ready(Received::Bytes),
+            Poll::Ready(_) => return Poll::Ready(Received::Closed),
+            Poll::Pending if self.ahead.is_empty() => self.ahead = BytesMut::new(),
+            Poll::Pending => {}
+        }
+        Poll::Pending
     }
 
     /// Reads and drops the rest of the request. Returns true at its end, false if it does not come
@@ -372,7 +391,7 @@ impl fmt::Debug for Connection {
             .field("ahead", &self.ahead.len())
             .field("client_address", &self.client_address)
             .field("unread", &self.unread)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
