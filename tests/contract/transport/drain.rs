@@ -1,6 +1,7 @@
 //! The drain: every request that was sent before it is answered and logged (SPECIFICATION,
 //! "Commands").
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use ring::hmac;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use weir::admin::Admin;
+use weir::clock::machine_instant;
 use weir::gateway::Drained;
 
 use crate::support::raw::Connection;
@@ -47,7 +49,10 @@ fn post(path: &str, body: &str) -> String {
 fn signed(body: &str) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
     let signature = hmac::sign(&key, body.as_bytes());
-    let digits = signature.as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let digits = signature.as_ref().iter().fold(String::new(), |mut digits, byte| {
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    });
     format!(
         "X-GitHub-Event: ping\r\nX-GitHub-Delivery: in-a-drain\r\n\
          Content-Type: application/json\r\nX-Hub-Signature-256: sha256={digits}\r\n"
@@ -345,7 +350,7 @@ async fn an_http2_connection_in_the_backlog_delays_no_drain() {
 async fn an_idle_connection_ends_with_the_drain() {
     let world = Setup::new().start().await;
     let idle = Connection::open(world.address).await;
-    let began = std::time::Instant::now();
+    let began = machine_instant();
     assert_eq!(drained(world, vec![idle]).await, [""]);
     assert!(began.elapsed() < GRACE / 2, "{:?}", began.elapsed());
 }
