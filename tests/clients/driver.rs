@@ -24,7 +24,7 @@ pub enum Library {
 #[derive(Clone, Debug)]
 pub struct Client {
     pub library: Library,
-    /// Without a final slash.
+    /// Without a final slash, which Octokit alone keeps.
     pub base_url: String,
     pub key: String,
 }

@@ -48,6 +48,20 @@ fn a_read_names_the_gateway_in_every_url(library: Library) {
     setup.assert_only_own_accounts_were_seen();
 }
 
+/// Octokit puts the base URL before a path that begins with a slash.
+#[test]
+fn a_base_url_of_octokit_may_end_in_a_slash() {
+    let (setup, world) = emulated();
+    let base_url = format!("{}/", setup.base_url(Shape::SelfHosted));
+    let client = Client { base_url, ..setup.client(Library::Octokit, Shape::SelfHosted) };
+    let arguments = json!({ "owner": OWNER, "repo": "widgets", "per_page": 25, "state": "all" });
+    let (values, report) = client.plays("list_issues", &arguments);
+    let count = world.repository("widgets")["issues"].as_u64().expect("a number of issues");
+    assert_eq!(values["numbers"].as_array().map(Vec::len), usize::try_from(count).ok());
+    assert!(report.exchanges[0].url.contains("/api/v3//repos/"), "{:?}", report.wire());
+    setup.assert_only_own_accounts_were_seen();
+}
+
 fn a_list_is_read_to_its_last_page(library: Library) {
     let (setup, world) = emulated();
     let count = world.repository("widgets")["issues"].as_u64().expect("a number of issues");

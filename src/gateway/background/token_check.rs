@@ -7,12 +7,13 @@ use futures_util::StreamExt as _;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::decision::AccountId;
 use crate::gateway::background::mint::mint;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::questions::{Acceptance, Recent};
 use crate::gateway::environment::Environment;
 use crate::telemetry::Metrics;
-use crate::tokens::{HealthState, Source};
+use crate::tokens::{HealthState, SlotId, Source};
 
 /// Questions under way at once. Chosen here: hundreds of tokens take seconds.
 const CHECKS_MAX: usize = 32;
@@ -60,16 +61,7 @@ pub async fn check_tokens(config: Config) -> Vec<TokenCheck> {
         dispatcher.tokens().askable(*id).map(move |slot| (*id, *name, slot))
     });
     let asked = futures_util::stream::iter(slots)
-        .map(async |(id, name, slot)| {
-            let credential = dispatcher.tokens().take(slot, env.clock.now())?;
-            let state = match dispatcher.ask(id, &credential, Recent::Suffices).await {
-                Acceptance::Accepted => CheckedState::Accepted,
-                Acceptance::Rejected(_, text) => CheckedState::Rejected(text),
-                Acceptance::Unknown(reason) => CheckedState::Unknown(reason),
-            };
-            let (account, token) = (Arc::clone(name), credential.source.to_string());
-            Some((id, TokenCheck { account, token, state }))
-        })
+        .map(|(id, name, slot)| check_token(&dispatcher, id, name, slot))
         .buffered(CHECKS_MAX);
     let mut checked: Vec<_> = asked.filter_map(std::future::ready).collect().await;
     // What could not even be minted, and the app that could not mint.
@@ -91,4 +83,20 @@ pub async fn check_tokens(config: Config) -> Vec<TokenCheck> {
     admissions.abort();
     checked.sort_by_key(|(id, _)| *id);
     checked.into_iter().map(|(_, check)| check).collect()
+}
+
+async fn check_token(
+    dispatcher: &Dispatcher,
+    account: AccountId,
+    name: &Arc<str>,
+    slot: SlotId,
+) -> Option<(AccountId, TokenCheck)> {
+    let credential = dispatcher.tokens().take(slot, dispatcher.env().clock.now())?;
+    let state = match dispatcher.ask(account, &credential, Recent::Suffices).await {
+        Acceptance::Accepted => CheckedState::Accepted,
+        Acceptance::Rejected(_, text) => CheckedState::Rejected(text),
+        Acceptance::Unknown(reason) => CheckedState::Unknown(reason),
+    };
+    let token = credential.source.to_string();
+    Some((account, TokenCheck { account: Arc::clone(name), token, state }))
 }
