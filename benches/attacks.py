@@ -54,17 +54,8 @@ notify_spacing = "0s"
 class Origin(asyncio.Protocol):
     """The upstream: a stored issue, the large one, and an answer to every write."""
 
-    def __init__(self, api):
-        self.received = b""
-        self.small = self.answer(1, issue(1, 2048, api))
-        some = b",".join(issue(number, 1023, api) for number in range(1024))
-        large = b",".join([some] * 8)[: LARGE_BYTES - 2].ljust(LARGE_BYTES - 2)
-        self.large = self.answer(LARGE, b"[" + large + b"]")
-
-    @staticmethod
-    @functools.cache
-    def answer(number, body):
-        return text_of(head(number, body)) + body
+    def __init__(self, small, large):
+        self.received, self.small, self.large = b"", small, large
 
     def connection_made(self, transport):
         self.transport = transport
@@ -82,13 +73,21 @@ class Origin(asyncio.Protocol):
             self.transport.write(self.large if is_large else self.small)
 
 
+def answers(api):
+    """Returns the answers with the stored issue and with the large one."""
+    some = b",".join(issue(number, 1023, api) for number in range(1024))
+    large = b",".join([some] * 8)[: LARGE_BYTES - 2].ljust(LARGE_BYTES - 2)
+    bodies = ((1, issue(1, 2048, api)), (LARGE, b"[" + large + b"]"))
+    return [text_of(head(number, body)) + body for number, body in bodies]
+
+
 def serve_origin(listener):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    api = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    small, large = answers(f"http://127.0.0.1:{listener.getsockname()[1]}")
 
     async def serve():
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: Origin(api), sock=listener)
+        server = await loop.create_server(lambda: Origin(small, large), sock=listener)
         await server.serve_forever()
 
     asyncio.run(serve())

@@ -22,8 +22,9 @@ pub fn is_of_foreign_page(uri: &Uri, headers: &HeaderMap) -> bool {
     // Fetch Metadata: `none` is a person who typed the address.
     let is_own_site = |site: &HeaderValue| matches!(site.as_bytes(), b"same-origin" | b"none");
     let is_own_origin = |origin: &HeaderValue| {
-        let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
-        origin.is_some_and(|(_, authority)| {
+        // These listeners have no TLS.
+        let origin = origin.to_str().ok().and_then(|origin| origin.strip_prefix("http://"));
+        origin.is_some_and(|authority| {
             hosts(uri, headers).any(|host| host.eq_ignore_ascii_case(authority))
         })
     };
@@ -31,9 +32,12 @@ pub fn is_of_foreign_page(uri: &Uri, headers: &HeaderMap) -> bool {
         || !headers.get_all(header::ORIGIN).iter().all(is_own_origin)
 }
 
-/// Returns the media type of the body in lower case, without parameters; `None` without one.
+/// Returns the media type of the body in lower case, without parameters; `None` without one, empty
+/// for several.
 pub fn media_type(headers: &HeaderMap) -> Option<String> {
-    let value = headers.get(header::CONTENT_TYPE)?.to_str().unwrap_or_default();
+    let mut values = headers.get_all(header::CONTENT_TYPE).iter();
+    let value = values.next()?.to_str().unwrap_or_default();
+    let value = if values.next().is_none() { value } else { "" };
     Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
 }
 
@@ -84,6 +88,28 @@ mod tests {
         assert!(!has_foreign_host(&Uri::from_static("/"), &headers));
         headers.append(header::HOST, HeaderValue::from_static("evil.example"));
         assert!(has_foreign_host(&Uri::from_static("/"), &headers));
+    }
+
+    #[test]
+    fn an_origin_has_the_scheme_of_the_listener() {
+        let page = |origin| {
+            let headers = [(header::HOST, "127.0.0.1:9090"), (header::ORIGIN, origin)];
+            let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value)));
+            is_of_foreign_page(&Uri::from_static("/"), &HeaderMap::from_iter(headers))
+        };
+        assert!(!page("http://127.0.0.1:9090"));
+        for foreign in ["https://127.0.0.1:9090", "chrome-extension://127.0.0.1:9090", "null"] {
+            assert!(page(foreign), "{foreign}");
+        }
+    }
+
+    #[test]
+    fn a_second_media_type_is_none() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        assert_eq!(media_type(&headers).as_deref(), Some("application/json"));
+        headers.append(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        assert_eq!(media_type(&headers).as_deref(), Some(""));
     }
 
     #[test]

@@ -2,13 +2,16 @@
 //! health probe that gets no answer ends a gateway that still serves its clients.
 //!
 //! Ordinary connections are bounded in number and in time. Beyond the number, and out of
-//! descriptors, a connection gets one answer and a short time, by a descriptor of the reserve.
+//! descriptors, a connection gets one answer and a short time, by a descriptor of the reserve. One
+//! that sends no request makes room for the next.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -21,7 +24,8 @@ use hyper_util::server::conn::auto;
 use parking_lot::Mutex;
 use rustix::io::{DupFlags, dup3};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::{HEAD_TIMEOUT, Reply, respond};
@@ -49,6 +53,14 @@ pub struct Listener {
     spares: Mutex<Vec<OwnedFd>>,
 }
 
+/// A brief connection.
+#[derive(Default)]
+struct Brief {
+    has_request: AtomicBool,
+    /// Notified when another connection needs its place.
+    given_up: Notify,
+}
+
 impl Listener {
     /// Takes descriptors into reserve; fails if the process has none left at its start.
     pub fn new(socket: TcpListener) -> io::Result<Self> {
@@ -60,7 +72,8 @@ impl Listener {
     /// Accepts and serves for ever.
     pub async fn serve(self, current: Arc<Current>) {
         let listener = Arc::new(self);
-        let (slots, brief) = (semaphore(CONNECTIONS_MAX), semaphore(SPARES));
+        let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let mut briefs = VecDeque::new();
         loop {
             let Some((stream, is_spare)) = listener.accept().await else {
                 sleep(ACCEPT_PAUSE).await;
@@ -71,13 +84,15 @@ impl Listener {
                 tokio::spawn(serve(stream, Arc::clone(&current), slot));
                 continue;
             }
-            let Ok(place) = Arc::clone(&brief).acquire_owned().await else { return };
+            make_room(&mut briefs).await;
             let (listener, current) = (Arc::clone(&listener), Arc::clone(&current));
-            tokio::spawn(async move {
-                let stream = serve_briefly(stream, current).await;
+            let brief = Arc::new(Brief::default());
+            let own = Arc::clone(&brief);
+            let task = tokio::spawn(async move {
+                let stream = serve_briefly(stream, current, &own).await;
                 listener.give_back(stream);
-                drop(place);
             });
+            briefs.push_back((brief, task));
         }
     }
 
@@ -123,8 +138,21 @@ impl Listener {
     }
 }
 
-fn semaphore(permits: usize) -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(permits))
+/// Waits for a place among the brief connections. The oldest without a request loses its own.
+async fn make_room(briefs: &mut VecDeque<(Arc<Brief>, JoinHandle<()>)>) {
+    briefs.retain(|(_, task)| !task.is_finished());
+    if briefs.len() < SPARES {
+        return;
+    }
+    let is_idle = |brief: &Brief| !brief.has_request.load(Ordering::Acquire);
+    let oldest = briefs.iter().position(|(brief, _)| is_idle(brief)).unwrap_or(0);
+    if let Some((brief, task)) = briefs.remove(oldest) {
+        if is_idle(&brief) {
+            brief.given_up.notify_one();
+        }
+        // A panic in it has been logged.
+        let _ = task.await;
+    }
 }
 
 async fn serve(stream: TcpStream, current: Arc<Current>, slot: OwnedSemaphorePermit) {
@@ -142,13 +170,19 @@ async fn serve(stream: TcpStream, current: Arc<Current>, slot: OwnedSemaphorePer
 }
 
 /// Answers one request over HTTP/1.1 and returns the connection, which is to be closed.
-async fn serve_briefly(mut stream: TcpStream, current: Arc<Current>) -> TcpStream {
+async fn serve_briefly(mut stream: TcpStream, current: Arc<Current>, brief: &Brief) -> TcpStream {
     let mut server = http1::Builder::new();
     server.keep_alive(false).timer(TokioTimer::new()).max_buf_size(HEAD_BYTES_MAX);
-    let service = service_fn(|request| exchange(Arc::clone(&current), request));
+    let service = service_fn(|request| {
+        brief.has_request.store(true, Ordering::Release);
+        exchange(Arc::clone(&current), request)
+    });
     let answering = server.serve_connection(TokioIo::new(&mut stream), service);
     // Neither a slow nor a lost client matters.
-    let _ = timeout(BRIEF_TIME, answering).await;
+    tokio::select! {
+        _ = timeout(BRIEF_TIME, answering) => {}
+        () = brief.given_up.notified() => {}
+    }
     stream
 }
 

@@ -82,18 +82,14 @@ impl Check {
             Ok(tokens) => (tokens, None),
             Err(fault) => (Vec::new(), Some(format!("the tokens cannot be checked: {fault}"))),
         };
-        let rejected = tokens.iter().filter_map(|token| match &token.state {
-            CheckedState::Rejected(said) => {
-                Some(format!("{file}: {}: the upstream rejects it: {said}", named(token)))
-            }
-            _ => None,
-        });
-        let faults: Vec<_> = of_file
-            .chain(level.map(|unknown| unknown.to_string()))
-            .chain(not_checked)
-            .chain(rejected)
-            .collect();
-        if faults.is_empty() { Ok((config, tokens)) } else { Err(faults) }
+        let mut faults: Vec<_> =
+            of_file.chain(level.map(|unknown| unknown.to_string())).chain(not_checked).collect();
+        let is_rejected = |token: &TokenCheck| matches!(token.state, CheckedState::Rejected(_));
+        if faults.is_empty() && !tokens.iter().any(is_rejected) {
+            return Ok((config, tokens));
+        }
+        faults.extend(tokens.iter().map(|token| token_line(&self.config, token)));
+        Err(faults)
     }
 }
 
@@ -102,8 +98,16 @@ fn checked_tokens(config: &Config) -> io::Result<Vec<TokenCheck>> {
     Ok(runtime(Some(NonZeroUsize::MIN))?.block_on(check_tokens(config.clone())))
 }
 
-fn named(token: &TokenCheck) -> String {
-    format!("token {} of account {}", token.token, token.account)
+fn token_line(file: &Path, token: &TokenCheck) -> String {
+    let (file, TokenCheck { account, token, state }) = (file.display(), token);
+    let named = format!("{file}: token {token} of account {account}");
+    match state {
+        CheckedState::Accepted => format!("{named}: accepted by the upstream"),
+        CheckedState::Rejected(said) => format!("{named}: the upstream rejects it: {said}"),
+        CheckedState::Unknown(reason) => {
+            format!("warning: {named}: it could not be checked: {reason}")
+        }
+    }
 }
 
 fn report(
@@ -115,21 +119,12 @@ fn report(
 ) -> io::Result<()> {
     out.write_all(config.redacted_toml().as_bytes())?;
     out.flush()?;
-    let file = file.display();
+    let (path, file) = (file, file.display());
     if let Some(problem) = missing_authorities(&config.upstream) {
         writeln!(err, "warning: {file}: upstream.ca_file: {problem}")?;
     }
     for token in tokens {
-        match &token.state {
-            CheckedState::Unknown(reason) => {
-                writeln!(
-                    err,
-                    "warning: {file}: {}: it could not be checked: {reason}",
-                    named(token)
-                )?;
-            }
-            _ => writeln!(err, "{file}: {}: accepted by the upstream", named(token))?,
-        }
+        writeln!(err, "{}", token_line(path, token))?;
     }
     for warning in config.warnings() {
         writeln!(err, "warning: {file}: {}: {}", warning.key, warning.problem)?;

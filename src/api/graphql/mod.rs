@@ -10,6 +10,7 @@ mod mutations;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -19,6 +20,8 @@ use apollo_compiler::ast::{
 use apollo_compiler::parser::Parser;
 use apollo_compiler::{Name, Node};
 use http::{HeaderMap, Method};
+use memchr::memmem;
+use percent_encoding::percent_decode;
 
 use envelope::Envelope;
 
@@ -79,8 +82,11 @@ impl GraphqlRequest {
         headers: &HeaderMap,
         body: &[u8],
     ) -> Self {
-        let unclear =
-            || Self { carries_credential: mutations::names_credential(body), ..Self::UNCLEAR };
+        let unclear = || {
+            let texts = [body, url_query.unwrap_or_default().as_bytes()];
+            let carries_credential = texts.into_iter().any(may_name_credential);
+            Self { carries_credential, ..Self::UNCLEAR }
+        };
         if method != Method::POST || url_query.is_some_and(|query| !query.is_empty()) {
             return unclear();
         }
@@ -106,6 +112,15 @@ impl GraphqlRequest {
             carries_credential: mutations::names_credential(text.as_bytes()),
         })
     }
+}
+
+/// True if a text in an unknown form names a mutation with a credential, or may do so in an escape
+/// of JSON or GraphQL.
+fn may_name_credential(text: &[u8]) -> bool {
+    let decoded: Cow<'_, [u8]> = percent_decode(text).into();
+    [text, &decoded]
+        .iter()
+        .any(|text| mutations::names_credential(text) || memmem::find(text, b"\\u").is_some())
 }
 
 impl OperationKey {

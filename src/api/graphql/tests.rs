@@ -470,3 +470,23 @@ proptest! {
         let _ = effect_of_body(&body);
     }
 }
+
+#[test]
+fn a_credential_is_seen_in_any_spelling_of_an_unclear_request() {
+    let secret = "mutation{startRepositoryMigration(input:{accessToken:\"x\"}){clientMutationId}}";
+    let spelt =
+        percent_encoding::percent_encode(secret.as_bytes(), percent_encoding::NON_ALPHANUMERIC);
+    let json = HeaderMap::from_iter([(
+        http::header::CONTENT_TYPE,
+        http::HeaderValue::from_static("application/json"),
+    )]);
+    let carries = |method: Method, query: Option<&str>, body: &str| {
+        GraphqlRequest::read(&method, query, &json, body.as_bytes()).carries_credential
+    };
+    let in_query = format!("query={spelt}");
+    assert!(carries(Method::GET, Some(&in_query), ""));
+    assert!(carries(Method::POST, Some(&in_query), "{}"));
+    assert!(carries(Method::POST, Some("x=1"), &format!("query={spelt}")));
+    assert!(carries(Method::POST, Some("x=1"), r#"{"query":"mutation{sta\u0072t}"}"#));
+    assert!(!carries(Method::GET, Some("query=mutation%7Ba%7D"), ""));
+}

@@ -57,6 +57,7 @@ impl FetchResult {
                     | GatewayError::UpstreamFailed
                     | GatewayError::UpstreamTimeout
                     | GatewayError::OutcomeUnknown
+                    | GatewayError::Undecodable(_)
             ),
         }
     }

@@ -20,7 +20,7 @@ use crate::gateway::request::validate::ValidRequest;
 
 /// Lookups for one request, because each hashes its text. Chosen here: a request has one key, and
 /// more texts that look like keys are no accident.
-const LOOKUPS_MAX: u32 = 100;
+const LOOKUPS_MAX: u32 = 400;
 /// Percent-decodings of one text. Chosen here: a proxy and a framework decode once each.
 const DECODINGS_MAX: usize = 3;
 /// The length of a key that `weir key` makes: the prefix and 32 bytes in hex.
@@ -44,6 +44,10 @@ pub fn misplaced_key(
     valid: &ValidRequest,
 ) -> Option<String> {
     let mut search = Search { clients, lookups: 0 };
+    // A plain HTTP cache passes unknown methods on.
+    if search.finds(valid.method.as_str().as_bytes()) {
+        return Some("the method".into());
+    }
     if search.finds(valid.path.as_bytes()) {
         return Some("the path".into());
     }
@@ -79,19 +83,18 @@ impl Search<'_> {
         false
     }
 
-    /// A key ends with its last character, with its length, or where a list or a quotation ends.
+    /// A key ends with a word, or with its length. Any other character may belong to a key that
+    /// `weir key` did not make, or follow it.
     fn finds_plain(&mut self, text: &[u8]) -> bool {
         memmem::find_iter(text, KEY_PREFIX).any(|start| {
             let rest = text.get(start..).unwrap_or_default();
-            let word = beginning(rest, |byte| byte.is_ascii_alphanumeric() || byte == b'_');
-            let item =
-                beginning(rest, |byte| byte.is_ascii_graphic() && !b"\"',;&<>".contains(&byte));
-            let ends = [Some(word), Some(item), word.get(..GENERATED_BYTES)];
-            let mut last = 0;
-            ends.into_iter().flatten().any(|key| {
-                let is_new = key.len() != std::mem::replace(&mut last, key.len());
-                is_new && self.is_key(key)
-            })
+            let item = beginning(rest, |byte| byte.is_ascii_graphic());
+            let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+            let ends = (KEY_PREFIX.len() + 1..=item.len()).filter(|end| {
+                let is_whole = item.get(*end).is_none_or(|next| !is_word(next));
+                is_whole || *end == GENERATED_BYTES
+            });
+            ends.into_iter().any(|end| self.is_key(&item[..end]))
         })
     }
 
@@ -193,6 +196,29 @@ mod tests {
             &KEY[..68],
         ] {
             assert!(!finds(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_any_characters_is_found_beside_others() {
+        let key = "weir_alice-key.1~x";
+        let text = fixture::text("[upstream]\nurl = \"http://127.0.0.1:9\"\n");
+        let digest = crate::config::digest_hex(key.as_bytes());
+        let client = format!("[[clients]]\nname = \"keyed\"\nkey_sha256 = \"{digest}\"\n");
+        let clients = Clients::new(&fixture::parsed(&(text + &client)));
+        for (before, after) in [
+            ("/repos/", "/x"),
+            ("", ":main"),
+            ("compare/", "...b"),
+            ("https://u:", "@host/p"),
+            ("bot (", ")"),
+            ("application/", "+json"),
+            ("", "-y"),
+            ("", ""),
+        ] {
+            let text = format!("{before}{key}{after}");
+            let mut search = Search { clients: &clients, lookups: 0 };
+            assert!(search.finds(text.as_bytes()), "{text}");
         }
     }
 

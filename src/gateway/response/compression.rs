@@ -167,8 +167,9 @@ impl CompressedForms {
         let bytes_max = cache_bytes / SHARE_OF_CACHE;
         let lifecycle = DefaultLifecycle::default();
         let kept = SHARDING.cache(bytes_max, object_max, USUAL_BYTES, ByMemory, lifecycle);
-        let background = std::thread::available_parallelism().map_or(1, usize::from);
-        let background = Semaphore::new(background);
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        // The others serve those who do not wait for a compression.
+        let background = Semaphore::new((processors / 2).max(1));
         // The cache alone never has as much: no form is longer than its text, and both count there.
         let live_max = bytes_max / 2;
         Self { kept, background, live: Arc::default(), live_max }

@@ -32,8 +32,8 @@ const WORDS: [&str; 4] = ["otp", "sig", "jwt", "pwd"];
 /// anything, such as a code of a secret scan or a country.
 const BESIDE_CODE: [&str; 5] =
     ["client_id", "redirect_uri", "grant_type", "code_verifier", "state"];
-/// Segments of routes whose body has a secret under another name, for routes in no table.
-const SEGMENTS: [&str; 4] = ["hook", "hooks", "hub", "import"];
+/// Segments of routes whose body or answer has a secret under another name, for routes in no table.
+const SEGMENTS: [&str; 5] = ["generate-jitconfig", "hook", "hooks", "hub", "import"];
 /// Headers that end at the gateway and are not stored; their values need no check.
 const END_HERE: [HeaderName; 4] = [
     header::AUTHORIZATION,

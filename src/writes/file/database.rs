@@ -271,7 +271,7 @@ fn open_checked(disk: &DeferredDisk) -> Result<Database, Fault> {
         DatabaseError::Storage(StorageError::Io(error))
             if error.kind() == std::io::ErrorKind::InvalidData =>
         {
-            Fault::Foreign(error.to_string())
+            Fault::Foreign("it is a file of another kind".into())
         }
         error => unreadable(error),
     })

@@ -64,9 +64,7 @@ impl ValidRequest {
     /// mutation and counts as a POST.
     pub fn method_for_rules(&self) -> &Method {
         static POST: Method = Method::POST;
-        // An upstream might take a path below that of GraphQL for it.
-        let is_graphql =
-            self.service == Service::Graphql || below(&self.path, "/graphql").is_some();
+        let is_graphql = self.service == Service::Graphql || resembles_graphql(&self.path);
         if is_graphql && !self.is_schema() { &POST } else { &self.method }
     }
 
@@ -76,6 +74,14 @@ impl ValidRequest {
             None => self.path.clone(),
         }
     }
+}
+
+/// True if an upstream might take the path for that of GraphQL, such as `/graphql.json`.
+fn resembles_graphql(path: &str) -> bool {
+    const NAME: &[u8] = b"/graphql";
+    let Some((name, rest)) = path.as_bytes().split_at_checked(NAME.len()) else { return false };
+    let ends = |byte: &u8| !(byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    name.eq_ignore_ascii_case(NAME) && rest.first().is_none_or(ends)
 }
 
 /// The HTTP version of the head, and the head's bytes where the protocol has them.

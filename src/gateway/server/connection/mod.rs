@@ -30,8 +30,9 @@ use pingora::protocols::{
 };
 use pingora::server::ShutdownWatch;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use tokio::sync::Semaphore;
 use tokio::task::yield_now;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, timeout_at};
 
 use self::trailers::TrailerMarker;
 use self::unread::{Unread, UnreadBody};
@@ -46,6 +47,8 @@ const READ_BYTES: usize = 4 * 1024;
 /// Size of one read that is dropped. Chosen here: a refused request costs few reads, and none of
 /// them holds up other connections.
 const DROP_BYTES: usize = 16 * 1024;
+/// Reads of a refused request before another one has its turn.
+const READS_OF_A_TURN: usize = 8;
 /// An idle connection stays open for this long once the gateway stops, for a request that is on its
 /// way. Chosen here: a round trip and the client's next request.
 pub(super) const LAST_REQUEST_WAIT: Duration = Duration::from_millis(250);
@@ -233,16 +236,37 @@ impl Connection {
     /// Reads and drops the rest of the request. Returns true at its end, false if it does not come
     /// by `deadline`.
     pub(super) async fn discard(&mut self, watch: &mut Watch, deadline: Instant) -> bool {
+        // Thousands of refused connections would else take turns before each served request.
+        static TURN: Semaphore = Semaphore::const_new(1);
+        while !self.unread.is_over() {
+            if self.ahead.is_empty() && !self.has_more(watch, deadline).await {
+                return false;
+            }
+            let Ok(Ok(_turn)) = timeout_at(deadline, TURN.acquire()).await else { return false };
+            if !self.drop_some().await {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Waits for bytes. Not ended by a stop: a reset would take the answer away from the client.
+    async fn has_more(&mut self, watch: &mut Watch, deadline: Instant) -> bool {
+        poll_fn(|context| match self.poll_more(context, READ_BYTES) {
+            Poll::Ready(read) => Poll::Ready(matches!(read, Ok(1..))),
+            Poll::Pending => watch.poll_late(deadline, context).map(|()| false),
+        })
+        .await
+    }
+
+    /// Drops the bytes that are there, up to those of one turn. Returns false if the client left.
+    async fn drop_some(&mut self) -> bool {
         poll_fn(|context| {
-            while !self.unread.is_over() {
-                if !self.ahead.is_empty() {
-                    let dropped = self.unread.take(&self.ahead);
-                    self.ahead.advance(dropped);
-                    continue;
-                }
-                // The timer cannot fire between reads that are always ready.
-                if timer_now() >= deadline {
-                    return Poll::Ready(false);
+            for _ in 0..READS_OF_A_TURN {
+                let dropped = self.unread.take(&self.ahead);
+                self.ahead.advance(dropped);
+                if self.unread.is_over() {
+                    break;
                 }
                 let read = match self.unread.rest_bytes_min() {
                     0 => self.poll_more(context, READ_BYTES),
@@ -251,8 +275,7 @@ impl Connection {
                 match read {
                     Poll::Ready(Ok(1..)) => {}
                     Poll::Ready(_) => return Poll::Ready(false),
-                    // Not ended by a stop: a reset would take the answer away from the client.
-                    Poll::Pending => return watch.poll_late(deadline, context).map(|()| false),
+                    Poll::Pending => break,
                 }
             }
             Poll::Ready(true)
