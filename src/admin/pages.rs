@@ -25,10 +25,9 @@ pub fn readiness(gateway: &Gateway) -> Reply {
         let message = "the upstream has not answered about the tokens yet";
         text(StatusCode::SERVICE_UNAVAILABLE, message)
     } else if let (pools, are_all) = gateway.dispatcher.pools_without_token()
-        && let writers = gateway.dispatcher.writers_without_token()
-        && (are_all || !pools.is_empty() || !writers.is_empty())
+        && (are_all || !pools.is_empty())
     {
-        text(StatusCode::SERVICE_UNAVAILABLE, &token_report(gateway, &pools, &writers, are_all))
+        text(StatusCode::SERVICE_UNAVAILABLE, &token_report(gateway, &pools, are_all))
     } else {
         let health = gateway.dispatcher.tokens().health(gateway.env.clock.now());
         let count = |is_in: fn(&HealthState) -> bool| {
@@ -50,9 +49,8 @@ pub fn readiness(gateway: &Gateway) -> Reply {
     }
 }
 
-/// Describes the pools and the writing accounts without a token, and the problem of each account,
-/// one line per token.
-fn token_report(gateway: &Gateway, pools: &[usize], writers: &[usize], are_all: bool) -> String {
+/// Describes the pools without a token, and the problem of each account, one line per token.
+fn token_report(gateway: &Gateway, pools: &[usize], are_all: bool) -> String {
     let states = token_states(gateway, gateway.env.clock.now());
     let accounts = gateway.env.config.accounts.iter().enumerate();
     let lines = accounts.flat_map(|(index, account)| {
@@ -66,11 +64,7 @@ fn token_report(gateway: &Gateway, pools: &[usize], writers: &[usize], are_all: 
         vec!["no upstream token can be used".to_owned()]
     } else {
         let named = pools.iter().filter_map(|pool| gateway.env.config.pools.get(*pool));
-        let named = named.map(|pool| format!("pool {}: no upstream token can be used", pool.name));
-        let writers = writers.iter().filter_map(|writer| gateway.env.config.accounts.get(*writer));
-        let writers = writers
-            .map(|account| format!("writes by {}: no upstream token can be used", account.name));
-        named.chain(writers).collect()
+        named.map(|pool| format!("pool {}: no upstream token can be used", pool.name)).collect()
     };
     std::iter::once(of_pools.join("\n")).chain(lines).collect()
 }

@@ -171,21 +171,6 @@ impl Dispatcher {
         (without, are_all)
     }
 
-    /// The accounts by which clients write, as indexes of the config, without a token that works.
-    pub fn writers_without_token(&self) -> Vec<usize> {
-        let now = self.env.clock.now();
-        let health = self.tokens.health(now);
-        let clients = self.env.config.clients.iter();
-        let mut writers: Vec<usize> = clients.filter_map(|client| client.writes).collect();
-        writers.sort_unstable();
-        writers.dedup();
-        writers.retain(|account| {
-            let id = self.env.config.account_id(*account);
-            !may_serve(health.iter().filter(|token| token.account == id), now)
-        });
-        writers
-    }
-
     /// True if the upstream has been silent for a while, where an account is known.
     pub fn is_silent(&self, account: Option<AccountId>) -> bool {
         account.is_some_and(|account| self.admissions.is_silent(account))
