@@ -41,6 +41,8 @@ pub use setup::Setup;
 pub const KEY: &str = "weir_key_of_the_client_ci_in_tests";
 /// The key of the client `other`, which writes for the second account.
 pub const OTHER_KEY: &str = "weir_key_of_the_client_other_in_tests";
+/// A test that waits for longer has found a bug, and must not stop all others.
+const LONGEST_WAIT: Duration = Duration::from_secs(180);
 
 /// A gateway in front of an emulator.
 pub struct World {
@@ -201,7 +203,8 @@ impl World {
 
     /// Waits until the gate holds this many requests.
     pub async fn held(&self, gate: u64, count: usize) {
-        self.emulator.wait_until_held(weir::emulator::GateId(gate), count).await;
+        let held = self.emulator.wait_until_held(weir::emulator::GateId(gate), count);
+        tokio::time::timeout(LONGEST_WAIT, held).await.expect("no request reaches the gate");
     }
 }
 
@@ -254,7 +257,8 @@ async fn send(
         request = request.header(*name, *value);
     }
     let request = request.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).unwrap();
-    Reply::read(http.request(request).await.unwrap()).await
+    let reply = async { Reply::read(http.request(request).await.unwrap()).await };
+    tokio::time::timeout(LONGEST_WAIT, reply).await.expect("the gateway answers")
 }
 
 /// Asserts the status of every reply.

@@ -41,18 +41,19 @@ struct Minted {
 /// Mints due tokens under the current config while the gateway lives.
 pub async fn keep_minting(current: impl Fn() -> Option<Arc<Dispatcher>> + Send) {
     loop {
-        let (tokens, clock) = {
+        let (tokens, clock, now) = {
             let Some(dispatcher) = current() else { return };
             let clock = dispatcher.env().clock.clone();
-            for minting in dispatcher.tokens().begin_due(clock.now()) {
+            // One time for the whole round: what falls due during it is seen at once.
+            let now = clock.now();
+            for minting in dispatcher.tokens().begin_due(now) {
                 let dispatcher = Arc::clone(&dispatcher);
                 tokio::spawn(async move { mint(&dispatcher, minting).await });
             }
-            (Arc::clone(dispatcher.tokens()), clock)
+            (Arc::clone(dispatcher.tokens()), clock, now)
         };
         // Subscribed before the check, so that no change is missed in between.
         let changed = tokens.due_changed();
-        let now = clock.now();
         match tokens.next_due(now) {
             Some(at) => tokio::select! {
                 () = changed => {}
