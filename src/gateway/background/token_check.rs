@@ -64,7 +64,7 @@ pub async fn check_tokens(config: Config) -> Vec<TokenCheck> {
         .map(|(id, name, slot)| check_token(&dispatcher, id, name, slot))
         .buffered(CHECKS_MAX);
     let mut checked: Vec<_> = asked.filter_map(std::future::ready).collect().await;
-    // What could not even be minted, and the app that could not mint.
+    // The tokens that could not even be minted, and the app that could not mint.
     for token in dispatcher.tokens().health(env.clock.now()) {
         let is_minted = matches!(token.token, Source::Installation(_) | Source::App(_));
         let name = named.iter().find(|(id, _)| *id == token.account).map(|(_, name)| *name);

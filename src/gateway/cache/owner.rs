@@ -29,7 +29,7 @@ impl ReadCache {
             tracing::warn!(account, "the token of this account has another owner than before");
             self.dispatcher.tokens().disown(answer.account);
             self.forget_owner(answer.account);
-            // What others fetched with it is confirmed before it is served again.
+            // Answers that others fetched with it are confirmed before they are served again.
             self.store.invalidate_before(answer.requested_at);
         }
     }

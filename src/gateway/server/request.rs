@@ -28,7 +28,7 @@ use crate::telemetry::spans::{self, ClientCall};
 use crate::telemetry::{MethodName, Outcome};
 use crate::writes::WriteId;
 
-/// What the connection says of a request on it.
+/// The facts about a request that its connection tells.
 #[derive(Clone, Copy)]
 pub(super) struct Transport {
     /// `http` or `https`.

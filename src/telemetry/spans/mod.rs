@@ -23,7 +23,7 @@ const SHOWN_PARAMETERS: [&str; 5] = ["page", "per_page", "sort", "direction", "s
 /// The value of another one, by OpenTelemetry's name.
 const REDACTED: &str = "REDACTED";
 
-/// What is known of a client request when its server span opens.
+/// The known facts about a client request when its server span opens.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientCall<'r> {
     /// Headers of the request; `traceparent` and `tracestate` are read.
@@ -38,7 +38,7 @@ pub struct ClientCall<'r> {
     pub query: Option<&'r str>,
 }
 
-/// What is known of a request to the upstream when its client span opens.
+/// The known facts about a request to the upstream when its client span opens.
 #[derive(Clone, Copy, Debug)]
 pub struct UpstreamCall<'r> {
     /// Request method.

@@ -20,7 +20,7 @@ pub struct IssueEvent {
     pub created_at: Timestamp,
 }
 
-/// What an event is about, beside its issue.
+/// The subject of an event, beside its issue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
     #[default]
