@@ -276,7 +276,7 @@ pub async fn eventually(condition: impl Fn() -> bool) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), holds)
+    tokio::time::timeout(LONGEST_WAIT, holds)
         .await
         .expect("what the test waits for does not come about");
 }

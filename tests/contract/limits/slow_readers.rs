@@ -56,8 +56,9 @@ async fn a_slow_reader_gives_its_slot_back() {
 /// The requests at a scripted upstream that answers questions of its state by itself.
 type Requests = mpsc::UnboundedReceiver<ScriptedConnection>;
 
-/// A gateway whose accounts have this many slots, before a scripted upstream.
-async fn with_slots(slots: usize) -> (Requests, Arc<World>) {
+/// A gateway whose accounts have this many slots, and whose clients wait this long for one, before a
+/// scripted upstream.
+async fn with_slots(slots: usize, max_wait: &str) -> (Requests, Arc<World>) {
     let upstream = ScriptedUpstream::start().await;
     let url = upstream.url();
     let (sender, requests) = mpsc::unbounded_channel();
@@ -73,8 +74,7 @@ async fn with_slots(slots: usize) -> (Requests, Arc<World>) {
     });
     let setup = Setup::new().upstream(url).limits(&format!("concurrency = {slots}"));
     let setup = setup.upstream_keys("response_timeout = \"5m\"").listen("body_timeout = \"5m\"");
-    // Longer than the patience with a slow reader.
-    let setup = setup.client("max_wait = \"3s\"");
+    let setup = setup.client(&format!("max_wait = \"{max_wait}\""));
     let world = setup.cache("max_object = \"1KiB\"").start().await;
     (requests, Arc::new(world))
 }
@@ -122,7 +122,8 @@ fn other_get(world: &Arc<World>) -> JoinHandle<Reply> {
 }
 
 /// Answers the next request, which must not wait for the grace of a request that was given up.
-async fn answers_promptly(upstream: &mut Requests) {
+async fn answers_promptly(upstream: &mut Requests, world: &World) {
+    eventually(|| yielded(world) == "1").await;
     let next = timeout(Duration::from_secs(8), upstream.recv()).await;
     next.expect("no slot became free").unwrap().send(QUICK).await;
 }
@@ -136,7 +137,7 @@ fn yielded(world: &World) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stuck_readers_leave_slots_to_other_clients() {
-    let (mut upstream, world) = with_slots(4).await;
+    let (mut upstream, world) = with_slots(4, "60s").await;
     let mut stuck = Vec::new();
     for number in 0..3 {
         stuck.push(stuck_reader(&mut upstream, &world, number).await);
@@ -150,7 +151,7 @@ async fn stuck_readers_leave_slots_to_other_clients() {
     assert!(quick.read_head().await.starts_with("HTTP/1.1 200 "));
     assert!(quick.read_bytes(BYTES).await.iter().all(|byte| *byte == b'y'));
     let other = other_get(&world);
-    answers_promptly(&mut upstream).await;
+    answers_promptly(&mut upstream, &world).await;
     other.await.unwrap().assert_status(200);
     // One was enough, and the others keep their share.
     eventually(|| stuck.iter().filter(|(_, sending)| sending.is_finished()).count() == 1).await;
@@ -169,10 +170,10 @@ async fn stuck_readers_leave_slots_to_other_clients() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stuck_reader_does_not_keep_the_only_slot() {
-    let (mut upstream, world) = with_slots(1).await;
+    let (mut upstream, world) = with_slots(1, "60s").await;
     let (mut reader, sending) = stuck_reader(&mut upstream, &world, 0).await;
     let other = other_get(&world);
-    answers_promptly(&mut upstream).await;
+    answers_promptly(&mut upstream, &world).await;
     other.await.unwrap().assert_status(200);
     assert!(reader.read_bytes_or_less(BOTH_BYTES).await.len() < BOTH_BYTES);
     assert!(!sending.await.unwrap());
@@ -181,7 +182,8 @@ async fn a_stuck_reader_does_not_keep_the_only_slot() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_keeps_its_own_stuck_readers() {
-    let (mut upstream, world) = with_slots(2).await;
+    // Longer than the patience with a slow reader.
+    let (mut upstream, world) = with_slots(2, "3s").await;
     let mut stuck = Vec::new();
     for number in 0..2 {
         stuck.push(stuck_reader(&mut upstream, &world, number).await);

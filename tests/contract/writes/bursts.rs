@@ -140,7 +140,7 @@ async fn twenty_bots_use_an_hours_content_limit_without_a_refusal() {
     let made: Vec<_> = world
         .upstream_requests()
         .into_iter()
-        .filter(|entry| entry.executed)
+        .filter(|entry| entry.method == "POST" && entry.executed)
         .map(|entry| entry.at_millis)
         .filter(|at| at - began.as_millis() < 3_600_000)
         .collect();
