@@ -51,7 +51,7 @@ pub enum GatewayError {
     WrongSignature,
     #[error("Bad request: the body of this delivery is not a JSON object.")]
     MalformedDelivery,
-    /// The concurrent deliveries have reached their limit, in number or in bytes.
+    /// The bodies of concurrent deliveries fill their memory.
     #[error("This gateway takes no further deliveries at the moment.")]
     DeliveriesFull,
     #[error("This gateway does not allow this request to this client.")]

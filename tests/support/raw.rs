@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use http::Method;
 use serde_json::Value;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use super::KEY;
 
@@ -35,6 +35,13 @@ impl Connection {
 
     pub async fn try_open(address: SocketAddr) -> io::Result<Self> {
         TcpStream::connect(address).await.map(Self)
+    }
+
+    /// Connects from another address of this machine.
+    pub async fn open_from(source: Ipv4Addr, address: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((source, 0).into()).unwrap();
+        Self(socket.connect(address).await.unwrap())
     }
 
     pub async fn send(&mut self, bytes: &[u8]) {

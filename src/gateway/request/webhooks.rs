@@ -1,46 +1,22 @@
-//! The receiving side of webhooks: signatures, duplicates, and room for deliveries under way.
+//! The receiving side of webhooks: signatures, duplicates, and memory for deliveries under way.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use secrecy::ExposeSecret;
 
 use crate::config::Config;
+use crate::decision::scheduler::shared_capacity::Holder;
 use crate::gateway::request::body::BodyMemory;
-use crate::gateway::shared_space::SharedSpace;
 use crate::webhooks::{Keys, Receiver};
-
-/// The most concurrent deliveries. Chosen here: each takes milliseconds.
-const DELIVERIES_MAX: u64 = 256;
 
 /// Memory of their bodies. Chosen here: two of the largest, or thousands of ordinary ones.
 const HELD_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Capacity for deliveries. An unsigned delivery must not take capacity from a client.
-pub struct Deliveries {
-    /// A connection takes a fair share of the places, and of the memory.
-    pub places: Arc<SharedSpace>,
-    pub bodies: BodyMemory,
-}
-
-impl Default for Deliveries {
-    fn default() -> Self {
-        Self {
-            places: SharedSpace::new(DELIVERIES_MAX, 1),
-            bodies: BodyMemory::new(HELD_BYTES_MAX),
-        }
-    }
-}
-
-impl Deliveries {
-    /// The number of deliveries that are being read.
-    pub fn under_way(&self) -> usize {
-        usize::try_from(self.places.taken()).unwrap_or(usize::MAX)
-    }
-}
-
 pub struct Webhooks {
     receiver: Option<Receiver>,
-    deliveries: Arc<Deliveries>,
+    /// An unsigned delivery must not take memory from a client.
+    bodies: Arc<BodyMemory>,
 }
 
 impl Webhooks {
@@ -49,8 +25,11 @@ impl Webhooks {
         let earlier = before.and_then(|before| before.receiver.as_ref());
         let receiver = receiver(config)
             .map(|new| if let Some(before) = earlier { new.after(before) } else { new });
-        let deliveries = before.map_or_else(Arc::default, |before| Arc::clone(&before.deliveries));
-        Arc::new(Self { receiver, deliveries })
+        let bodies = before.map_or_else(
+            || Arc::new(BodyMemory::new(HELD_BYTES_MAX)),
+            |before| Arc::clone(&before.bodies),
+        );
+        Arc::new(Self { receiver, bodies })
     }
 
     /// The receiver of deliveries; `None`: the config has no webhooks.
@@ -58,9 +37,24 @@ impl Webhooks {
         self.receiver.as_ref()
     }
 
-    pub fn deliveries(&self) -> &Deliveries {
-        &self.deliveries
+    /// The memory of the deliveries that are being read.
+    pub fn bodies(&self) -> &BodyMemory {
+        &self.bodies
     }
+}
+
+/// The holder of a delivery's memory. Without a key, an address counts as a client: that of IPv4,
+/// or the network of IPv6.
+pub fn holder(address: Option<IpAddr>, connection: u64) -> Holder {
+    let client = match address {
+        Some(IpAddr::V4(address)) => address.to_bits(),
+        Some(IpAddr::V6(address)) => {
+            let [a, b, c, d, ..] = address.segments().map(u32::from);
+            (a << 16 | b) ^ (c << 16 | d)
+        }
+        None => 0,
+    };
+    Holder { client, connection }
 }
 
 fn receiver(config: &Config) -> Option<Receiver> {

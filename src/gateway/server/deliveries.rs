@@ -10,10 +10,9 @@ use http::StatusCode;
 use pingora::protocols::http::ServerSession;
 use serde_json::json;
 
-use crate::decision::scheduler::shared_capacity::Holder;
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::body::{BodyFault, HeldBody};
-use crate::gateway::request::{validate::ValidRequest, webhooks::Deliveries};
+use crate::gateway::request::{validate::ValidRequest, webhooks};
 use crate::gateway::response::reply::Reply;
 use crate::gateway::server::request::{Request, Stop};
 use crate::gateway::server::{classify::WEBHOOKS_PATH, handler::Handler};
@@ -71,15 +70,8 @@ impl Handler {
     ) -> Result<HeldBody, GatewayError> {
         let gateway = &self.gateway;
         let deadline = gateway.env.clock.now() + WHOLE_WITHIN;
-        let Deliveries { places, bodies } = gateway.webhooks.deliveries();
-        // Without a key, each connection counts as a client.
-        #[expect(clippy::cast_possible_truncation, reason = "equal numbers share a part")]
-        let client = self.connection as u32;
-        let holder = Holder { client, connection: self.connection };
-        let mut place = places.share(holder);
-        if !place.grow(1) {
-            return Err(GatewayError::DeliveriesFull);
-        }
+        let bodies = gateway.webhooks.bodies();
+        let holder = webhooks::holder(request.outcome.client_address, self.connection);
         let bounds = self.bounds(valid, BODY_BYTES_MAX);
         let read = tokio::select! {
             read = bodies.read(session, bounds, holder) => read,

@@ -168,23 +168,34 @@ async fn write(
 }
 
 /// Waits for a request's first bytes, and for as many as tell HTTP/2 from HTTP/1.1. Returns the
-/// reason, if the fast path ends here.
+/// reason, if the fast path ends here. One empty line before a request is ignored (RFC 9112 §2.2).
 async fn first_bytes(
     connection: &mut Connection,
     watch: &mut Watch,
     age: Age,
     until: Instant,
 ) -> Option<Next> {
-    let may_be_http2 = |ahead: &[u8]| age == Age::New && PREFACE.starts_with(ahead);
-    while connection.ahead().is_empty()
-        || connection.ahead().len() < PREFACE.len() && may_be_http2(connection.ahead())
-    {
+    let mut may_skip = true;
+    loop {
+        let ahead = connection.ahead();
+        if may_skip && ahead.starts_with(LINE_END) {
+            connection.used(LINE_END.len());
+            may_skip = false;
+            continue;
+        }
+        let is_first = age == Age::New && may_skip;
+        if is_first && ahead.starts_with(PREFACE) {
+            return Some(Next::Preface);
+        }
+        let may_be_more =
+            may_skip && LINE_END.starts_with(ahead) || is_first && PREFACE.starts_with(ahead);
+        if !(ahead.is_empty() || may_be_more) {
+            return None;
+        }
         if let Some(next) = more(connection, watch, until).await {
             return Some(next);
         }
     }
-    let is_http2 = age == Age::New && connection.ahead().starts_with(PREFACE);
-    is_http2.then_some(Next::Preface)
 }
 
 /// Reads until the head at the beginning of the buffer is whole, and returns its length.

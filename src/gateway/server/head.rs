@@ -5,10 +5,12 @@
 //! meaning of a head.
 
 use crate::gateway::error::Malformed;
-use crate::gateway::request::validate::{HEAD_BYTES_MAX, HEADERS_MAX};
+use crate::gateway::request::validate::{HEAD_BYTES_MAX, HEADERS_MAX, TARGET_BYTES_MAX};
 
 /// The scheme of an absolute target; the whole request line is validated later.
 const SCHEMES: [&[u8]; 2] = [b"http://", b"https://"];
+/// Scheme and authority of an absolute target. Chosen here: the longest host has 253 bytes.
+const AUTHORITY_BYTES_MAX: usize = 300;
 /// The version before its last digit.
 const VERSION: &[u8] = b"HTTP/1.";
 
@@ -59,11 +61,7 @@ impl HeadReader {
                 Some(_) => {}
             }
         }
-        match self.expected {
-            _ if self.seen < HEAD_BYTES_MAX => Ok(None),
-            Expected::Target => Err(Malformed::TargetTooLong),
-            _ => Err(Malformed::HeadTooLarge),
-        }
+        if self.seen < HEAD_BYTES_MAX { Ok(None) } else { Err(Malformed::HeadTooLarge) }
     }
 
     /// The part after this byte; `before` are the bytes of its own part. `None` at the end.
@@ -75,6 +73,7 @@ impl HeadReader {
             (Method, byte) if is_token(byte) => Method,
             (Method, _) => return bad("a request line that is not three words"),
             (Target, b' ') if !before.is_empty() => Version,
+            (Target, _) if is_longest(before) => return Err(Malformed::TargetTooLong),
             (Target, 0x21..=0x7e) if byte != b'#' && is_target(before, byte) => Target,
             (Target, _) => return bad("a request target that is no path"),
             (Version, b'\r') if before.len() > VERSION.len() => LineFeed,
@@ -129,6 +128,17 @@ fn is_target(before: &[u8], byte: u8) -> bool {
     }
 }
 
+/// True if no byte may follow these of a target.
+fn is_longest(target: &[u8]) -> bool {
+    let path = |target: &[u8]| {
+        let begin = target.get(..AUTHORITY_BYTES_MAX).unwrap_or(target);
+        // Without a third slash, its authority is too long.
+        memchr::memchr_iter(b'/', begin).nth(2).unwrap_or_default()
+    };
+    target.len() >= TARGET_BYTES_MAX
+        && (target.starts_with(b"/") || target.len() - path(target) >= TARGET_BYTES_MAX)
+}
+
 fn is_version(at: usize, byte: u8) -> bool {
     VERSION.get(at).map_or(at == VERSION.len() && matches!(byte, b'0' | b'1'), |next| *next == byte)
 }
@@ -172,12 +182,22 @@ mod tests {
         for (begin, fault) in [
             ("GET / HTTP/1.1\r\nX: ", Malformed::HeadTooLarge),
             ("GET / HTTP/1.1\r\nX", Malformed::HeadTooLarge),
-            ("GET /", Malformed::TargetTooLong),
             ("", Malformed::HeadTooLarge),
         ] {
             assert_eq!(read(&fill(begin, HEAD_BYTES_MAX - 1), &[]).0, Ok(None));
             assert_eq!(read(&fill(begin, HEAD_BYTES_MAX), &[]).0, Err(fault));
         }
+        for (method, host) in [("GET ", ""), ("GET ", "http://a"), ("POST ", "HTTPS://a.b:1")] {
+            let longest = method.len() + host.len() + TARGET_BYTES_MAX;
+            let begin = format!("{method}{host}/");
+            assert_eq!(read(&fill(&begin, longest), &[]).0, Ok(None));
+            let end = [fill(&begin, longest), b" HTTP/1.1\r\n\r\n".to_vec()].concat();
+            assert_eq!(read(&end, &[]).0, Ok(Some(end.len())));
+            let (fault, seen) = read(&fill(&begin, longest + 1), &[]);
+            assert_eq!((fault, seen), (Err(Malformed::TargetTooLong), longest));
+        }
+        let endless = fill("GET http://", 9_000);
+        assert_eq!(read(&endless, &[]).0, Err(Malformed::TargetTooLong));
         let fields = |count| format!("GET / HTTP/1.1\r\n{}\r\n", "X: 1\r\n".repeat(count));
         assert!(read(fields(HEADERS_MAX).as_bytes(), &[]).0.unwrap().is_some());
         assert_eq!(read(fields(HEADERS_MAX + 1).as_bytes(), &[]).0, Err(Malformed::HeadTooLarge));

@@ -56,8 +56,8 @@ async fn a_slow_reader_gives_its_slot_back() {
 /// The requests at a scripted upstream that answers questions of its state by itself.
 type Requests = mpsc::UnboundedReceiver<ScriptedConnection>;
 
-/// A gateway whose accounts have this many slots, and whose clients wait this long for one, before a
-/// scripted upstream.
+/// A gateway before a scripted upstream. Its accounts have this many slots; its clients wait this
+/// long for one.
 async fn with_slots(slots: usize, max_wait: &str) -> (Requests, Arc<World>) {
     let upstream = ScriptedUpstream::start().await;
     let url = upstream.url();

@@ -1,7 +1,7 @@
 //! Heads of requests are read within bounds: of bytes, of time, and up to the first byte that no
 //! request has there (SPECIFICATION, "Well-formed requests").
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::raw::Connection;
 use crate::support::{KEY, Setup, World};
@@ -55,8 +55,10 @@ async fn an_unfinished_head_is_refused_at_its_limit() {
     for bytes in [32 * 1024, 40_000, 1_000_000] {
         assert_last_answer(&answer_to(&world, &head_of(bytes)).await, 431);
     }
-    let line = format!("GET /{}", "a".repeat(40_000));
-    assert_last_answer(&answer_to(&world, line.as_bytes()).await, 414);
+    for target in [8 * 1024 + 1, 40_000] {
+        let line = format!("GET {:a<target$}", "/");
+        assert_last_answer(&answer_to(&world, line.as_bytes()).await, 414);
+    }
     let fields = "X: 1\r\n".repeat(101);
     let many = format!("GET / HTTP/1.1\r\n{fields}");
     assert_last_answer(&answer_to(&world, many.as_bytes()).await, 431);
@@ -77,6 +79,33 @@ async fn a_head_of_the_longest_size_is_served() {
     }
 }
 
+/// RFC 9112 §2.2: some clients send an empty line after a body.
+#[tokio::test]
+async fn an_empty_line_before_a_request_is_ignored() {
+    let world = Setup::new().start().await;
+    let get = format!("GET /meta HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n\r\n");
+    let issue = json!({ "title": "with an empty line" }).to_string();
+    let post = format!(
+        "POST /repos/acme/widgets/issues HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n\
+         Content-Length: {}\r\n\r\n{issue}",
+        issue.len()
+    );
+    let mut connection = Connection::open(world.address).await;
+    for piece in ["\r", "\n", &get[..1], &get[1..]] {
+        connection.send(piece.as_bytes()).await;
+    }
+    assert!(connection.read_answer().await.starts_with("HTTP/1.1 200 "));
+    // Pipelined, the second after a body.
+    connection.send(format!("\r\n{post}\r\n{get}\r\n{get}").as_bytes()).await;
+    for status in [201, 200, 200] {
+        let answer = connection.read_answer().await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    }
+    for nonsense in ["\r\n\r\n", "\r\r", "\n", "\r\nPRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+        assert_last_answer(&answer_to(&world, nonsense.as_bytes()).await, 400);
+    }
+}
+
 #[tokio::test]
 async fn nonsense_is_refused_at_its_first_impossible_byte() {
     let world = Setup::new().start().await;
@@ -85,7 +114,7 @@ async fn nonsense_is_refused_at_its_first_impossible_byte() {
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".as_slice(),
         b"\x80\x2e\x01",
         b"\0",
-        b"\r",
+        b"\rG",
         b"\n",
         b" GET",
         b"SSH-2.0-OpenSSH_9.9\r",

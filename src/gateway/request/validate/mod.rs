@@ -22,7 +22,7 @@ pub const HEAD_BYTES_MAX: usize = 32 * 1024;
 /// The most header fields of a request (SPECIFICATION, "Well-formed requests").
 pub const HEADERS_MAX: usize = 100;
 /// The longest request target, in bytes: RFC 9110 §4.1 asks for at least 8,000.
-const TARGET_BYTES_MAX: usize = 8 * 1024;
+pub const TARGET_BYTES_MAX: usize = 8 * 1024;
 
 /// A valid request with its address in canonical form.
 #[derive(Clone, Debug, PartialEq, Eq)]
