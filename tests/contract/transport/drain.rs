@@ -251,7 +251,18 @@ async fn a_request_behind_a_slow_one_is_refused_in_a_drain() {
     }
 }
 
-/// One thread: a drain that had nothing to wait for would be over when requests are refused.
+/// A drain that waits at a gate ends after the gate opened. Call it on one thread: a drain that had
+/// nothing to wait for would be over when requests are refused.
+async fn drains_once_open(world: World, gate: u64) {
+    let active = Arc::clone(&world.gateway.env.active);
+    let (emulator, drain) = world.into_drain(GRACE);
+    let draining = tokio::spawn(drain);
+    eventually(|| active.refuses()).await;
+    assert!(!draining.is_finished());
+    emulator.open_gate(gate);
+    assert_eq!(within(draining).await.unwrap(), Drained::Completely);
+}
+
 #[tokio::test]
 async fn a_drain_waits_for_a_write_whose_client_has_left() {
     for spacing in ["0s", "1s"] {
@@ -264,12 +275,7 @@ async fn a_drain_waits_for_a_write_whose_client_has_left() {
         drop(connection);
         let active = Arc::clone(&world.gateway.env.active);
         eventually(|| active.count() == 0).await;
-        let (emulator, drain) = world.into_drain(GRACE);
-        let draining = tokio::spawn(drain);
-        eventually(|| active.refuses()).await;
-        assert!(!draining.is_finished());
-        emulator.open_gate(gate);
-        assert_eq!(within(draining).await.unwrap(), Drained::Completely);
+        drains_once_open(world, gate).await;
     }
 }
 
@@ -295,7 +301,7 @@ async fn a_fetch_of_a_lost_client_serves_others_in_a_drain() {
     assert_eq!(within(draining).await.unwrap(), Drained::Completely);
 }
 
-/// One thread, as above. The operator leaves before the answer.
+/// The operator leaves before the answer.
 #[tokio::test]
 async fn a_drain_waits_for_an_operators_action() {
     let world = Setup::new().listen("admin = \"127.0.0.1:0\"").start().await;
@@ -307,13 +313,7 @@ async fn a_drain_waits_for_an_operators_action() {
     operator.send(request.as_bytes()).await;
     within(world.held(gate, 1)).await;
     drop(operator);
-    let active = Arc::clone(&world.gateway.env.active);
-    let (emulator, drain) = world.into_drain(GRACE);
-    let draining = tokio::spawn(drain);
-    eventually(|| active.refuses()).await;
-    assert!(!draining.is_finished());
-    emulator.open_gate(gate);
-    assert_eq!(within(draining).await.unwrap(), Drained::Completely);
+    drains_once_open(world, gate).await;
 }
 
 /// One thread: the system has accepted the connections, and the gateway has not.
