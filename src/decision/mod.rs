@@ -16,6 +16,7 @@
 //! | `deadline` | the time by which a request is answered |
 //! | `attempts` | the step after each attempt of a request (D6, D7) |
 //! | `retry` | the step after a failure (D7) |
+//! | `silence` | the cause of a wait that ended: a limit, or requests without an answer |
 //! | `floor_rate` | how long a slow client may take an answer |
 //! | [`types`] | nothing: identifiers, settings, requests and grants, and the numbered invariants |
 //!
@@ -32,6 +33,7 @@ pub(crate) mod permissions;
 mod quota;
 pub(crate) mod retry;
 pub mod scheduler;
+pub(crate) mod silence;
 pub mod types;
 pub(crate) mod writes;
 

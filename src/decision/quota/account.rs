@@ -15,7 +15,7 @@ use super::ranking::{Availability, Sums};
 use super::{FREE, Lease, OVERFLOW};
 use crate::api::{RateHeaders, ResourceName, UpstreamLimit, UpstreamLimitKind};
 use crate::clock::Timestamp;
-use crate::decision::types::{AccountSettings, LeaseId, LimitKind, Priority};
+use crate::decision::types::{AccountSettings, LeaseId, LimitKind, Priority, WriteSpacing};
 
 /// Primary windows of one account. Ours: four times the known resources; further resources share
 /// the last window.
@@ -189,6 +189,31 @@ impl Account {
 
     pub fn resource_at(&self, place: WindowIndex) -> Option<&ResourceName> {
         self.windows.get(place.index()).map(|(resource, _)| resource)
+    }
+
+    /// Notes an answer to this request, or that the upstream took a piece of its body.
+    pub(super) fn answered(&mut self, now: Timestamp, lease: &Lease) {
+        self.answered_at = now;
+        self.secondary.answered(now, lease.weight);
+        if let Some(window) = self.window_of(lease) {
+            window.answered_at = now;
+        }
+    }
+
+    /// Time of the last answer to the requests that hold others by this limit.
+    pub fn answered_at(
+        &self,
+        limit: LimitKind,
+        resource: &ResourceName,
+        write: WriteSpacing,
+    ) -> Timestamp {
+        match limit {
+            LimitKind::Spacing => self.secondary.write_answered_at(write),
+            LimitKind::Primary | LimitKind::BatchFloor => {
+                self.window(resource).map_or(Timestamp::EPOCH, |window| window.answered_at)
+            }
+            _ => self.answered_at,
+        }
     }
 
     /// Ends the lease in its primary window, and settles the answer in the window that it names.

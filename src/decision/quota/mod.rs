@@ -35,11 +35,12 @@ use smallvec::SmallVec;
 use crate::api::{EndpointId, RateHeaders, ResourceName};
 use crate::clock::Timestamp;
 
+use super::silence::is_unanswered;
 use super::types::id_map::IdMap;
 use super::types::invariants::{Broken, Invariant};
 use super::types::{
-    AccountId, AccountLayout, ClientId, ClientSettings, Demand, Grant, HashMap, LeaseId, LimitKind,
-    Priority, SecondaryLimits, Settings, Settlement, Until,
+    AccountId, AccountLayout, ClientId, ClientSettings, Demand, Grant, HashMap, LeaseId,
+    LimitDenied, LimitKind, Priority, SecondaryLimits, Settings, Settlement, Until, WriteSpacing,
 };
 use account_choice::{is_about_as_good, share_of};
 use limits::elapsed::{ELAPSED_MILLIS_MAX, Elapsed};
@@ -210,7 +211,7 @@ impl QuotaLedger {
         open.head_took = Some(millis_since(now, begun.admitted_at));
         let rate = rate.filter(|_| status != StatusCode::UNAUTHORIZED && begun.cost > 0);
         if let Some(account) = self.accounts.get_mut(place(begun.account)) {
-            account.answered_at = now;
+            account.answered(now, &begun);
             account.settle_primary(now, lease, &begun, status, rate, false);
         }
         let also = if status == StatusCode::NOT_MODIFIED { Charge::Free } else { Charge::Spent };
@@ -261,7 +262,7 @@ impl QuotaLedger {
                 Charge::Lost
             }
             Settlement::Answered { status, rate, refusal } => {
-                account.answered_at = now;
+                account.answered(now, &ended);
                 let rate = rate.filter(|_| status != StatusCode::UNAUTHORIZED && ended.cost > 0);
                 account.settle_primary(now, lease, &ended, status, rate, refusal.is_some());
                 account.apply_limit(now, &ended, rate, refusal, jitter);
@@ -331,6 +332,34 @@ impl QuotaLedger {
             && self.accounts.get(place(account)).is_none_or(|account| account.answered_at < time)
     }
 
+    /// Returns true if a request for these accounts that waited since then, and was denied so, was
+    /// held by requests that got no answer. A wait for a known time is due to the limit itself,
+    /// unless such requests took the turns or slots before it.
+    pub fn is_unanswered(
+        &self,
+        now: Timestamp,
+        since: Timestamp,
+        denied: &LimitDenied,
+        candidates: &[AccountId],
+        write: WriteSpacing,
+    ) -> bool {
+        let is_held_by_requests = match denied.limit {
+            LimitKind::Probe => return true,
+            LimitKind::QueueFull | LimitKind::NoAccount => false,
+            LimitKind::Spacing | LimitKind::Concurrency => true,
+            _ => denied.until == Until::Event,
+        };
+        let is_silent = |id: &AccountId| {
+            let account = self.accounts.get(place(*id));
+            let answered_at = account
+                .map(|account| account.answered_at(denied.limit, &denied.resource, write))
+                .unwrap_or_default();
+            // An answer that waits for its reader is one.
+            !self.slow_readers.contains_key(id) && is_unanswered(now, since, answered_at)
+        };
+        is_held_by_requests && candidates.iter().take(CHECKED_EACH_MAX).all(is_silent)
+    }
+
     /// Secondary limits of an account.
     pub(super) fn secondary(&self, account: AccountId) -> Option<&Secondary> {
         self.accounts.get(place(account)).map(|account| &account.secondary)
@@ -341,7 +370,7 @@ impl QuotaLedger {
         if let Some(open) = self.leases.get(lease.0)
             && let Some(account) = self.accounts.get_mut(place(open.account))
         {
-            account.answered_at = now;
+            account.answered(now, open);
         }
     }
 

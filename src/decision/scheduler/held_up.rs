@@ -88,3 +88,126 @@ fn several_accounts_share_the_waiting_writes() {
     let accounts = [AccountId(0), AccountId(1)];
     assert_eq!(queue.next_turn(NOW, &accounts, WriteSpacing::Plain), NOW + SECOND * 4);
 }
+
+/// The denial of a write that waits from `NOW` on, while the writes before it end as given, each at
+/// its time. Reads of the account are answered all the time.
+fn denial_behind(writes: &[(u64, Settlement<'static>)], wait: u64) -> LimitDenied {
+    let mut queue = queue(1, SecondaryLimits::default());
+    let probe = granted(queue.request(NOW, demand(1), SOON));
+    answer(&mut queue, NOW, probe.lease, 500);
+    let mut in_flight = granted(queue.request(NOW, write(), SOON)).lease;
+    let before: Vec<Ticket> =
+        writes.iter().map(|_| waiting(queue.request(NOW, write(), NOW + SECOND * 600))).collect();
+    let last = waiting(queue.request(NOW, write(), NOW + Duration::from_secs(wait)));
+    let (mut writes, mut before) = (writes.iter().peekable(), before.into_iter());
+    for second in 0.. {
+        let now = NOW + Duration::from_secs(second);
+        let read = granted(queue.request(now, demand(1), now + SECOND));
+        answer(&mut queue, now, read.lease, 400);
+        if let Some((_, settlement)) = writes.next_if(|(end, _)| *end == second) {
+            queue.settle(now, in_flight, *settlement, 0.0);
+        }
+        queue.tick(now);
+        for (ticket, decision) in queue.take_decided().collect::<Vec<_>>() {
+            match decision {
+                Ok(grant) => {
+                    assert_eq!(Some(ticket), before.next());
+                    in_flight = grant.lease;
+                }
+                Err(denied) if ticket == last => return denied,
+                Err(denied) => panic!("{denied:?}"),
+            }
+        }
+    }
+    unreachable!()
+}
+
+const ANSWERED: Settlement<'static> =
+    Settlement::Answered { status: StatusCode::CREATED, rate: None, refusal: None };
+
+#[test]
+fn a_write_behind_writes_without_answers_is_unanswered() {
+    let cases: [(&[(u64, Settlement<'static>)], u64); 5] = [
+        (&[], 10),
+        (&[(6, Settlement::CutOff)], 10),
+        (&[(4, Settlement::CutOff), (8, Settlement::Unknown)], 10),
+        (&[(2, ANSWERED)], 10),
+        (&[(2, ANSWERED), (6, Settlement::CutOff)], 10),
+    ];
+    for (writes, wait) in cases {
+        let denied = denial_behind(writes, wait);
+        assert_eq!(denied.limit, LimitKind::Spacing);
+        assert!(denied.is_unanswered, "{writes:?}: {denied:?}");
+    }
+}
+
+#[test]
+fn a_write_behind_answered_writes_is_held_by_the_distance() {
+    let cases: [&[(u64, Settlement<'static>)]; 3] = [
+        &[(1, ANSWERED), (3, ANSWERED), (5, ANSWERED), (7, ANSWERED), (9, ANSWERED)],
+        &[(3, ANSWERED), (6, ANSWERED), (9, ANSWERED)],
+        &[(4, Settlement::CutOff), (8, ANSWERED)],
+    ];
+    for writes in cases {
+        let denied = denial_behind(writes, 10);
+        assert_eq!(denied.limit, LimitKind::Spacing);
+        assert!(!denied.is_unanswered, "{writes:?}: {denied:?}");
+    }
+}
+
+#[test]
+fn an_upload_that_the_upstream_takes_is_no_silence() {
+    let mut queue = queue(1, SecondaryLimits::default());
+    let probe = granted(queue.request(NOW, demand(1), SOON));
+    answer(&mut queue, NOW, probe.lease, 500);
+    let upload = granted(queue.request(NOW, write(), SOON)).lease;
+    waiting(queue.request(NOW, write(), NOW + SECOND * 10));
+    queue.body_taken(NOW + SECOND * 8, upload);
+    queue.tick(NOW + SECOND * 10);
+    let denied = queue.take_decided().next().expect("denied").1.unwrap_err();
+    assert!(!denied.is_unanswered, "{denied:?}");
+}
+
+#[test]
+fn slots_held_without_answers_are_no_limit() {
+    let limits = SecondaryLimits { concurrency: 2, ..SecondaryLimits::default() };
+    // The second slot changes hands, or both hang; the first hangs and is given up in the end.
+    for (is_answered, is_given_up) in [(false, false), (true, false), (false, true)] {
+        let mut queue = queue(1, limits);
+        let probe = granted(queue.request(NOW, demand(1), SOON));
+        answer(&mut queue, NOW, probe.lease, 500);
+        let slots = [0; 2].map(|_| granted(queue.request(NOW, demand(1), SOON)).lease);
+        let [next, last] = [20, 10]
+            .map(|wait| waiting(queue.request(NOW, demand(1), NOW + Duration::from_secs(wait))));
+        if is_answered {
+            answer(&mut queue, NOW + SECOND * 8, slots[1], 400);
+            assert_eq!(decided(&mut queue), [(next, Ok(AccountId(0)))]);
+        }
+        if is_given_up {
+            for slot in slots {
+                queue.settle(NOW + SECOND * 9, slot, Settlement::CutOff, 0.0);
+            }
+        }
+        queue.tick(NOW + SECOND * 10);
+        let denied: Vec<_> = queue.take_decided().collect();
+        let (_, denial) = denied.into_iter().find(|(ticket, _)| *ticket == last).expect("denied");
+        let denial = denial.unwrap_err();
+        assert_eq!((denial.limit, denial.is_unanswered), (LimitKind::Concurrency, !is_answered));
+    }
+}
+
+#[test]
+fn an_account_that_answers_makes_the_wait_a_limit() {
+    let mut queue = queue(2, one_at_a_time());
+    let probes = [0; 2].map(|_| granted(queue.request(NOW, demand(2), SOON)));
+    for probe in probes {
+        answer(&mut queue, NOW, probe.lease, 500);
+    }
+    let [_hangs, answers] = [0; 2].map(|_| granted(queue.request(NOW, demand(2), SOON)));
+    let [_next, last] =
+        [20, 10].map(|wait| waiting(queue.request(NOW, demand(2), NOW + SECOND * wait)));
+    answer(&mut queue, NOW + SECOND * 8, answers.lease, 400);
+    queue.tick(NOW + SECOND * 10);
+    let denied = queue.take_decided().find(|(ticket, _)| *ticket == last).expect("denied");
+    assert!(!denied.1.unwrap_err().is_unanswered);
+}

@@ -129,7 +129,7 @@ impl Admission {
         let tag = self.shares.take(component, demand.client, client);
         self.ledger.candidates.hold(list);
         let by = blocked.refusal.clone();
-        self.queue.push(ticket, key, tag, Waiter { demand, deadline }, blocked);
+        self.queue.push(ticket, key, tag, Waiter { demand, since: now, deadline }, blocked);
         self.reconsider(now, None);
         Decision::Waiting { ticket, by }
     }
@@ -202,7 +202,7 @@ impl Admission {
                 break;
             }
             while let Some((ticket, denial)) = self.queue.first_overdue(now) {
-                self.decide(ticket, Err(denial));
+                self.deny(now, ticket, denial);
             }
             self.queue.take_due(now, &mut queues);
             if queues.is_empty() {
@@ -369,13 +369,17 @@ impl Admission {
             {
                 let denial = blocked.refusal.clone();
                 self.queue.hold(group, blocked);
-                self.deny_before(&denial, |all, until| all.group_deadline_before(group, until));
+                self.deny_before(now, &denial, |all, until| {
+                    all.group_deadline_before(group, until)
+                });
                 true
             }
             Err(blocked) => {
                 let denial = blocked.refusal.clone();
                 self.queue.block(queue, blocked);
-                self.deny_before(&denial, |all, until| all.queue_deadline_before(queue, until));
+                self.deny_before(now, &denial, |all, until| {
+                    all.queue_deadline_before(queue, until)
+                });
                 false
             }
         }
@@ -384,13 +388,24 @@ impl Admission {
     /// Denies the requests of `next` that cannot wait until the denial ends.
     fn deny_before(
         &mut self,
+        now: Timestamp,
         denial: &LimitDenied,
         next: impl Fn(&mut WaitQueue, Timestamp) -> Option<Ticket>,
     ) {
         let Until::Time(until) = denial.until else { return };
         while let Some(ticket) = next(&mut self.queue, until) {
-            self.decide(ticket, Err(denial.clone()));
+            self.deny(now, ticket, denial.clone());
         }
+    }
+
+    /// Denies a request that has waited, with the cause of its wait.
+    fn deny(&mut self, now: Timestamp, ticket: Ticket, mut denial: LimitDenied) {
+        if let Some(Waiter { demand, since, .. }) = self.queue.waiter(ticket) {
+            let (candidates, write) = (&demand.candidates, demand.write);
+            denial.is_unanswered |=
+                self.ledger.is_unanswered(now, *since, &denial, candidates, write);
+        }
+        self.decide(ticket, Err(denial));
     }
 
     /// Returns true when a new request may wait; another request may have to make room.

@@ -8,7 +8,9 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use crate::clock::Timestamp;
 use crate::decision::scheduler::fair_share::may_take;
+use crate::decision::silence::is_unanswered;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LaneKey {
@@ -33,12 +35,19 @@ pub enum LanePosition {
 #[error("too many writes wait for their turn")]
 pub struct LanesFull;
 
+#[derive(Debug, Default)]
+struct Lane {
+    tickets: BTreeSet<LaneTicket>,
+    /// Time of the last answer to one of its writes, or of the last piece of a body that was taken.
+    answered_at: Timestamp,
+}
+
 /// All lanes. A lane exists while it has a write.
 #[derive(Debug)]
 pub struct Lanes {
     tickets_max: usize,
     next_ticket: u64,
-    by_key: HashMap<Arc<LaneKey>, BTreeSet<LaneTicket>>,
+    by_key: HashMap<Arc<LaneKey>, Lane>,
     tickets: HashMap<LaneTicket, Arc<LaneKey>>,
     by_client: HashMap<u32, usize>,
 }
@@ -74,8 +83,8 @@ impl Lanes {
             .get_key_value(&key)
             .map_or_else(|| Arc::new(key), |(shared, _)| Arc::clone(shared));
         let lane = self.by_key.entry(Arc::clone(&key)).or_default();
-        lane.insert(ticket);
-        let place = if lane.len() == 1 { LanePosition::Head } else { LanePosition::Behind };
+        lane.tickets.insert(ticket);
+        let place = if lane.tickets.len() == 1 { LanePosition::Head } else { LanePosition::Behind };
         self.tickets.insert(ticket, key);
         (ticket, place)
     }
@@ -90,21 +99,33 @@ impl Lanes {
             }
         }
         let lane = self.by_key.get_mut(&key)?;
-        let was_head = lane.first() == Some(&ticket);
-        lane.remove(&ticket);
-        let head = lane.first().copied();
+        let was_head = lane.tickets.first() == Some(&ticket);
+        lane.tickets.remove(&ticket);
+        let head = lane.tickets.first().copied();
         if head.is_none() {
             self.by_key.remove(&key);
         }
         head.filter(|_| was_head)
     }
 
-    /// Number of writes before this one in its lane.
-    pub fn ahead(&self, ticket: LaneTicket) -> usize {
-        self.lane_of(ticket).map_or(0, |lane| lane.range(..ticket).count())
+    /// Notes an answer to a write of this lane.
+    pub fn answered(&mut self, key: &LaneKey, now: Timestamp) {
+        if let Some(lane) = self.by_key.get_mut(key) {
+            lane.answered_at = now;
+        }
     }
 
-    fn lane_of(&self, ticket: LaneTicket) -> Option<&BTreeSet<LaneTicket>> {
+    /// Returns true if most of a wait in this lane since then passed without an answer.
+    pub fn is_unanswered(&self, key: &LaneKey, now: Timestamp, since: Timestamp) -> bool {
+        self.by_key.get(key).is_some_and(|lane| is_unanswered(now, since, lane.answered_at))
+    }
+
+    /// Number of writes before this one in its lane.
+    pub fn ahead(&self, ticket: LaneTicket) -> usize {
+        self.lane_of(ticket).map_or(0, |lane| lane.tickets.range(..ticket).count())
+    }
+
+    fn lane_of(&self, ticket: LaneTicket) -> Option<&Lane> {
         self.by_key.get(self.tickets.get(&ticket)?)
     }
 
@@ -124,7 +145,7 @@ mod tests {
 
     impl Lanes {
         fn is_head(&self, ticket: LaneTicket) -> bool {
-            self.lane_of(ticket).is_some_and(|lane| lane.first() == Some(&ticket))
+            self.lane_of(ticket).is_some_and(|lane| lane.tickets.first() == Some(&ticket))
         }
     }
 

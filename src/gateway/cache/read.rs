@@ -128,7 +128,7 @@ impl ReadCache {
         progress.clone_from(&participant.progress);
         let Some(fetched_result) = self.await_result(&mut participant, job.deadline).await else {
             // This request's own deadline passed while the fetch was still in the wait queue.
-            let error = self.waited_too_long(job, progress);
+            let error = self.waited_too_long(job, progress, now);
             return Ok(self.stale_instead(error, entry, cache_request));
         };
         if participant.role == Role::Follower
@@ -217,11 +217,16 @@ impl ReadCache {
         if progress.is_on_wire() { Some(participant.fetched_result().await) } else { None }
     }
 
-    fn waited_too_long(&self, job: &Job, progress: &RequestProgress) -> GatewayError {
-        use crate::decision::{LimitDenied, LimitKind, Until};
+    fn waited_too_long(
+        &self,
+        job: &Job,
+        progress: &RequestProgress,
+        since: Timestamp,
+    ) -> GatewayError {
+        use crate::decision::{LimitKind, Until};
         let now = self.env.clock.now();
-        let (limit, account, until) = match progress.figures(self.env.clock.moment()).held {
-            Some(Hold { by: HeldBy::Limit(limit), account, until }) => (limit, account, until),
+        let (limit, hold) = match progress.figures(self.env.clock.moment()).held {
+            Some(hold @ Hold { by: HeldBy::Limit(limit), .. }) => (limit, hold),
             Some(Hold { by: HeldBy::Mint, .. }) => {
                 return self
                     .dispatcher
@@ -229,12 +234,12 @@ impl ReadCache {
                     .lack(&job.route.candidates, job.route.endpoint.tokens, now)
                     .map_or(GatewayError::TokensRejected, GatewayError::TokenUnavailable);
             }
-            _ => (LimitKind::Probe, None, Until::Event),
+            _ => {
+                let (by, account) = (HeldBy::Limit(LimitKind::Probe), None);
+                (LimitKind::Probe, Hold { by, account, until: Until::Event })
+            }
         };
-        let resource = job.route.endpoint.resource.clone();
-        let is_unanswered = limit == LimitKind::Probe
-            || until == Until::Event && self.dispatcher.is_silent(account);
-        let denied = LimitDenied { limit, account, resource, until, is_unanswered };
+        let denied = self.dispatcher.denied_by(limit, hold, &job.route, since);
         self.dispatcher.denied(job, &denied)
     }
 

@@ -20,15 +20,10 @@ use crate::clock::{Clock, Timestamp};
 use crate::decision::Invariant;
 use crate::decision::{
     AccountId, AccountSnapshot, Admission, BudgetView, Decision, Demand, Grant, LeaseId,
-    LimitDenied, LimitKind, Question, QuotaLedger, Settings, Settlement, Stated, Ticket, Until,
-    WriteSpacing,
+    LimitDenied, Question, QuotaLedger, Settings, Settlement, Stated, Ticket, WriteSpacing,
 };
 
 use crate::gateway::random::unit_random;
-
-/// Wait without any answer of the upstream that is not blamed on a limit. Chosen here: longer than
-/// most answers take.
-const SILENCE: Duration = Duration::from_secs(1);
 
 /// The quota ledger and its wait queue, shared by all requests.
 pub struct Admissions {
@@ -125,25 +120,10 @@ impl Admissions {
                     Err(WaitingPlace { admissions: Arc::clone(self), ticket, receiver })
                 }
             });
-        let began = self.clock.now();
         match waiting {
             Ok(decided) => decided,
-            Err(place) => match place.decided().await {
-                Ok(grant) => Ok(self.lease(grant)),
-                Err(denied) => Err(self.with_cause(denied, began)),
-            },
+            Err(place) => place.decided().await.map(|grant| self.lease(grant)),
         }
-    }
-
-    /// Notes that a request waited only for answers, and that none came during its wait.
-    fn with_cause(&self, mut denied: LimitDenied, began: Timestamp) -> LimitDenied {
-        let is_silent = self.with_ledger(|ledger, now| {
-            now.since(began) >= SILENCE
-                && denied.account.is_none_or(|account| ledger.is_silent_since(account, began))
-        });
-        let is_for_answers = denied.until == Until::Event && denied.limit != LimitKind::QueueFull;
-        denied.is_unanswered |= is_for_answers && is_silent;
-        denied
     }
 
     /// Notified when a question of an account's state is due earlier.
@@ -166,11 +146,6 @@ impl Admissions {
     pub fn begin_question(self: &Arc<Self>, account: AccountId) -> OpenQuestion {
         let question = self.inner.lock().admission.begin_question(self.clock.now(), account);
         OpenQuestion { admissions: Arc::clone(self), question: Some(question) }
-    }
-
-    /// Returns true if the upstream has been silent about this account for a while.
-    pub fn is_silent(&self, account: AccountId) -> bool {
-        self.with_ledger(|ledger, now| ledger.is_silent_since(account, now - SILENCE))
     }
 
     pub fn with_ledger<R>(&self, read: impl FnOnce(&QuotaLedger, Timestamp) -> R) -> R {

@@ -13,6 +13,7 @@ use crate::gateway::dispatch::attempt::Unanswered;
 use crate::gateway::dispatch::breaker::CircuitBreaker;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::Job;
+use crate::gateway::dispatch::progress::Hold;
 use crate::gateway::dispatch::route::Route;
 use crate::gateway::error::GatewayError;
 use crate::gateway::upstream::fetch::{FetchError, Reuse};
@@ -138,6 +139,23 @@ impl Dispatcher {
         let resource = denied.resource.clone();
         let view = self.admissions.view(&route.view, &resource).0;
         GatewayError::Limited { limit: denied.limit, until, resource, view }
+    }
+
+    /// The denial of a request that has waited in vain since then, held by a limit at last.
+    pub fn denied_by(
+        &self,
+        limit: LimitKind,
+        hold: Hold,
+        route: &Route,
+        since: Timestamp,
+    ) -> LimitDenied {
+        let (account, resource) = (hold.account, route.endpoint.resource.clone());
+        let mut denied =
+            LimitDenied { limit, account, resource, until: hold.until, is_unanswered: false };
+        denied.is_unanswered = self.admissions.with_ledger(|ledger, now| {
+            ledger.is_unanswered(now, since, &denied, &route.candidates, route.spacing)
+        });
+        denied
     }
 
     /// The distance of this write from the account's others.

@@ -171,11 +171,6 @@ impl Dispatcher {
         (without, are_all)
     }
 
-    /// True if the upstream has been silent for a while, where an account is known.
-    pub fn is_silent(&self, account: Option<AccountId>) -> bool {
-        account.is_some_and(|account| self.admissions.is_silent(account))
-    }
-
     /// The error of a full queue, in number or in bytes.
     pub fn queue_full(&self, view: &Arc<[AccountId]>, resource: ResourceName) -> GatewayError {
         let view = self.admissions.view(view, &resource).0;

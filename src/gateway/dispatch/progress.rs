@@ -118,6 +118,17 @@ impl RequestProgress {
         self.0.lock().holding.is_some_and(|(hold, _)| matches!(hold.by, HeldBy::Limit(_)))
     }
 
+    /// The limit or the turn that holds it now.
+    pub fn hold(&self) -> Option<Hold> {
+        self.0.lock().holding.map(|(hold, _)| hold)
+    }
+
+    /// True from its first byte to its answer, and between two attempts of which the last had none.
+    pub fn awaits_answer(&self) -> bool {
+        let state = self.0.lock();
+        state.is_on_wire || state.holding.is_none() && state.figures.error.is_some()
+    }
+
     /// Records that the upstream rejected this token; returns true if it did so before.
     pub fn suspects(&self, token: TokenId) -> bool {
         let suspected = &mut self.0.lock().suspected;

@@ -141,7 +141,7 @@ impl Handler {
         // All waiters report the progress of the first request.
         request.progress = request_progress.unwrap_or_default();
         let wait = SyncWait { queue: gateway.writes.queue(), id, watched };
-        let outcome = gateway.writes.wait_for_outcome(wait, &breaker, &route, deadline);
+        let outcome = gateway.writes.wait_for_outcome(wait, client, &breaker, &route, deadline);
         let kept =
             self.while_connected(session, request, outcome).await.ok_or(Stop::ClientGone)??;
         // A write has exactly one account, even if it was executed before this request.

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::clock::Timestamp;
 use crate::decision::writes::lanes::{LaneKey, LanePosition, LaneTicket, Lanes, LanesFull};
+use crate::gateway::dispatch::progress::RequestProgress;
 
 pub struct Turns {
     inner: Mutex<Inner>,
@@ -20,6 +22,8 @@ pub struct Turns {
 struct Inner {
     lanes: Lanes,
     waiting: HashMap<LaneTicket, WaitingWrite>,
+    /// Of each lane the write that is performed.
+    heads: HashMap<LaneKey, RequestProgress>,
 }
 
 enum WaitingWrite {
@@ -40,7 +44,11 @@ impl Turns {
         let (calls, called) = mpsc::unbounded_channel();
         (
             Arc::new(Self {
-                inner: Mutex::new(Inner { lanes: Lanes::new(writes_max), waiting: HashMap::new() }),
+                inner: Mutex::new(Inner {
+                    lanes: Lanes::new(writes_max),
+                    waiting: HashMap::new(),
+                    heads: HashMap::new(),
+                }),
                 calls,
             }),
             called,
@@ -108,6 +116,51 @@ impl Turns {
 
     pub fn writes(&self) -> usize {
         self.inner.lock().lanes.len()
+    }
+
+    /// Notes that the first write of a lane is performed, until the guard is dropped.
+    pub fn perform(
+        self: &Arc<Self>,
+        client: u32,
+        resource: &str,
+        progress: &RequestProgress,
+    ) -> Performed {
+        let key = LaneKey { client, resource: resource.to_owned() };
+        self.inner.lock().heads.insert(key.clone(), progress.clone());
+        Performed { turns: Arc::clone(self), key }
+    }
+
+    /// The performed write of a lane, if most of a wait behind it passed without an answer.
+    pub fn silent_head(
+        &self,
+        client: u32,
+        resource: &str,
+        now: Timestamp,
+        since: Timestamp,
+    ) -> Option<RequestProgress> {
+        let key = LaneKey { client, resource: resource.to_owned() };
+        let inner = self.inner.lock();
+        let is_unanswered = inner.lanes.is_unanswered(&key, now, since);
+        inner.heads.get(&key).filter(|_| is_unanswered).cloned()
+    }
+}
+
+/// Guard: the first write of a lane is performed.
+pub struct Performed {
+    turns: Arc<Turns>,
+    key: LaneKey,
+}
+
+impl Performed {
+    /// Notes an answer, or that the upstream took a piece of the body.
+    pub fn answered(&self, now: Timestamp) {
+        self.turns.inner.lock().lanes.answered(&self.key, now);
+    }
+}
+
+impl Drop for Performed {
+    fn drop(&mut self) {
+        self.turns.inner.lock().heads.remove(&self.key);
     }
 }
 

@@ -26,7 +26,7 @@ use crate::gateway::error::GatewayError;
 use crate::gateway::request::body::{BegunBody, BodyFault, HeldBody};
 use crate::gateway::shared_space::{Share, SharedSpace};
 use crate::gateway::upstream::fetch::{Exchange, FetchError, Reuse, Sending};
-use crate::gateway::write::turns::Turn;
+use crate::gateway::write::turns::{Performed, Turn};
 use crate::gateway::write::writes::{InvalidationGuard, Writes};
 
 /// Bytes of a body that wait in memory for one write to its file. Chosen here: a slow client then
@@ -109,8 +109,10 @@ impl Writes {
                 job: &job,
                 request_progress: &request_progress,
             };
-            match self.upload_once(&job, &request_progress, body).await {
+            let performed = self.turns.perform(job.client, &job.route.lane, &request_progress);
+            match self.upload_once(&job, &request_progress, body, &performed).await {
                 Ok(answer) => {
+                    performed.answered(self.env.clock.now());
                     self.cache.invalidate_named(&job, &answer);
                     // A repetition cannot resolve the outcome for any method: there is none.
                     if answer.status.is_server_error() && !job.is_read() {
@@ -131,13 +133,14 @@ impl Writes {
         job: &Job,
         request_progress: &RequestProgress,
         body: SpooledBody,
+        performed: &Performed,
     ) -> Result<UpstreamAnswer, Unanswered> {
         let prepared = self
             .dispatcher
             .prepare(job, &AccountChoice::All, request_progress, &Unconditional)
             .await?;
         let span = prepared.span.clone();
-        let exchange = self.exchange(job, request_progress, &prepared, body);
+        let exchange = self.exchange(job, request_progress, &prepared, body, performed);
         let result = exchange.instrument(span).await;
         let finished = self.dispatcher.finish(job, request_progress, prepared, result);
         self.dispatcher.cleared_of_suspicion(job, request_progress, finished).await
@@ -149,9 +152,14 @@ impl Writes {
         request_progress: &RequestProgress,
         prepared: &Prepared<'_>,
         body: SpooledBody,
+        performed: &Performed,
     ) -> Result<UnsettledAnswer, FetchError> {
         let mut exchange = self.dispatcher.send(prepared, request_progress, Reuse::Never).await?;
-        if pass_on(job, prepared, &mut exchange, &body).await? == Sending::GoesOn {
+        let taken = || {
+            prepared.body_taken();
+            performed.answered(self.env.clock.now());
+        };
+        if pass_on(job, &mut exchange, &body, taken).await? == Sending::GoesOn {
             exchange.finish_streamed(job.interims.as_deref()).await?;
         }
         drop(body);
@@ -193,9 +201,9 @@ impl Writes {
 /// Sends the body until its end, or until the upstream answers.
 async fn pass_on(
     job: &Job,
-    prepared: &Prepared<'_>,
     exchange: &mut Exchange,
     body: &SpooledBody,
+    taken: impl Fn(),
 ) -> Result<Sending, FetchError> {
     let mut sent = 0;
     while sent < body.bytes {
@@ -207,7 +215,7 @@ async fn pass_on(
         if exchange.send_body(&piece, job.interims.as_deref()).await? == Sending::Answered {
             return Ok(Sending::Answered);
         }
-        prepared.body_taken();
+        taken();
     }
     Ok(Sending::GoesOn)
 }

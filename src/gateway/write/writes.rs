@@ -13,7 +13,7 @@ use crate::gateway::dispatch::answer::UpstreamAnswer;
 use crate::gateway::dispatch::breaker::CircuitBreaker;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Job, Unconditional};
-use crate::gateway::dispatch::progress::{Hold, RequestProgress};
+use crate::gateway::dispatch::progress::{HeldBy, Hold, RequestProgress};
 use crate::gateway::dispatch::route::Route;
 use crate::gateway::environment::Environment;
 use crate::gateway::error::GatewayError;
@@ -73,6 +73,7 @@ impl Writes {
         job: &Job,
         request_progress: &RequestProgress,
     ) -> Result<(), GatewayError> {
+        let since = self.env.clock.now();
         let waiting = self.dispatcher.waits(job.client, request_progress);
         request_progress.held(self.env.clock.moment(), Hold::TURN);
         let came = tokio::select! {
@@ -83,7 +84,7 @@ impl Writes {
                 Err(GatewayError::UpstreamDown(outage))
             }
             () = self.env.wait_until(job.deadline) => {
-                Err(self.turn_did_not_come(&job.route, turn.ahead()))
+                Err(self.turn_did_not_come(job.client, &job.route, turn.ahead(), since))
             }
         };
         drop(waiting);
@@ -91,13 +92,34 @@ impl Writes {
     }
 
     /// The error of a write whose turn did not come in time. Its `Retry-After` covers the writes
-    /// before it, because they run one after the other, and those of others on the account.
-    pub fn turn_did_not_come(&self, route: &Route, ahead: usize) -> GatewayError {
+    /// before it, because they run one after the other, and those of others on the account. A write
+    /// before it that got no answer is no limit.
+    pub fn turn_did_not_come(
+        &self,
+        client: u32,
+        route: &Route,
+        ahead: usize,
+        since: Timestamp,
+    ) -> GatewayError {
+        let head = self.turns.silent_head(client, &route.lane, self.env.clock.now(), since);
+        if head.is_some_and(|head| self.awaits_answers(&head, route, since)) {
+            return GatewayError::UpstreamTimeout;
+        }
         let spacing = self.dispatcher.distance(route);
         let ahead = u32::try_from(ahead).unwrap_or(u32::MAX).max(1);
         let turn = self.dispatcher.admissions().next_turn(&route.view, route.spacing);
         let until = turn + spacing.saturating_mul(ahead - 1);
         self.dispatcher.limited_until(route, LimitKind::Spacing, until)
+    }
+
+    /// True if a write waits for the answer to its request, or to those that hold it.
+    fn awaits_answers(&self, head: &RequestProgress, route: &Route, since: Timestamp) -> bool {
+        match head.hold() {
+            Some(hold @ Hold { by: HeldBy::Limit(limit), .. }) => {
+                self.dispatcher.denied_by(limit, hold, route, since).is_unanswered
+            }
+            _ => head.awaits_answer(),
+        }
     }
 
     /// Waits for the turn, then performs the write. Run it as a task of its own: dropped before the
@@ -122,8 +144,10 @@ impl Writes {
         request_progress: &RequestProgress,
     ) -> Result<UpstreamAnswer, GatewayError> {
         let _invalidation = InvalidationGuard { cache: &self.cache, job, request_progress };
+        let performed = self.turns.perform(job.client, &job.route.lane, request_progress);
         let answer = self.dispatcher.perform(job, request_progress, &Unconditional).await;
         if let Ok(answer) = &answer {
+            performed.answered(self.env.clock.now());
             self.cache.invalidate_named(job, answer);
         }
         answer
@@ -133,11 +157,12 @@ impl Writes {
     pub async fn wait_for_outcome(
         &self,
         wait: SyncWait<'_>,
+        client: u32,
         breaker: &CircuitBreaker,
         route: &Route,
         deadline: Timestamp,
     ) -> Result<Response, GatewayError> {
-        let id = wait.id;
+        let (id, since) = (wait.id, self.env.clock.now());
         let ended = self.queue.ended(id);
         tokio::pin!(ended);
         let not_sent = tokio::select! {
@@ -145,7 +170,7 @@ impl Writes {
             () = &mut ended => None,
             outage = breaker.opened() => Some(GatewayError::UpstreamDown(outage)),
             () = self.env.wait_until(deadline) => {
-                Some(self.turn_did_not_come(route, self.queue.ahead(id)))
+                Some(self.turn_did_not_come(client, route, self.queue.ahead(id), since))
             }
         };
         if let Some(error) = not_sent {

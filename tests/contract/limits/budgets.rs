@@ -133,7 +133,7 @@ async fn prefer_wait_limits_the_wait() {
     };
     let (held, refused) = tokio::join!(holder, waiter);
     held.assert_status(200);
-    refused.assert_secondary_limited();
+    refused.assert_status(504);
     assert_eq!(world.gateway.dispatcher.admissions().waiting(), 0);
 }
 

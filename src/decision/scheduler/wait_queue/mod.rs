@@ -76,6 +76,7 @@ struct HeldGroup {
 #[derive(Debug)]
 pub struct Waiter {
     pub demand: Demand,
+    pub since: Timestamp,
     pub deadline: Timestamp,
 }
 
@@ -270,6 +271,10 @@ impl WaitQueue {
 
     pub fn head(&self, queue: QueueId) -> Option<(Rank, GroupId)> {
         self.queues.get(queue.index())?.heads.first()
+    }
+
+    pub fn waiter(&self, ticket: Ticket) -> Option<&Waiter> {
+        self.waiters.get(ticket.0).map(|queued| &queued.waiter)
     }
 
     /// First request of a group, with the key and the last block of its queue.

@@ -115,6 +115,8 @@ pub struct ObservedAnswer<'r> {
 pub struct PrimaryWindow {
     state: WindowState,
     pub leased: u64,
+    /// Time of the last answer to one of its requests.
+    pub answered_at: Timestamp,
     probes: Probes,
     headerless_probes: u32,
     /// Experience with what the upstream states about it by `GET /rate_limit`.
@@ -134,6 +136,7 @@ impl PrimaryWindow {
         Self {
             state: WindowState::Unknown,
             leased: 0,
+            answered_at: Timestamp::EPOCH,
             probes: Probes::default(),
             headerless_probes: 0,
             trust: StatementTrust::default(),

@@ -398,6 +398,16 @@ impl Secondary {
                 && self.special.windows.iter().all(SlidingWindow::is_within)
     }
 
+    /// Notes an answer to this request, or that the upstream took a piece of its body.
+    pub fn answered(&mut self, now: Timestamp, weight: Weight) {
+        self.special.writes.answered(now, weight.write);
+    }
+
+    /// Time of the last answer to a write that keeps this one waiting.
+    pub fn write_answered_at(&self, write: WriteSpacing) -> Timestamp {
+        self.special.writes.answered_at(write)
+    }
+
     pub fn would_overlap(&self, weight: Weight) -> bool {
         self.special.writes.would_overlap(weight.write)
     }

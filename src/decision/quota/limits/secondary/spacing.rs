@@ -30,6 +30,8 @@ struct SpacedWrites {
     /// `last` before the newest write.
     before: Option<Timestamp>,
     in_flight: u32,
+    /// Time of the last answer to one of them, or of the last piece of a body that was taken.
+    answered_at: Timestamp,
 }
 
 impl Writes {
@@ -63,6 +65,16 @@ impl Writes {
 
     pub fn leave(&mut self, write: WriteSpacing, sent: Sent) {
         self.holding_mut(write).for_each(|writes| writes.leave(sent));
+    }
+
+    pub fn answered(&mut self, now: Timestamp, write: WriteSpacing) {
+        self.holding_mut(write).for_each(|writes| writes.answered_at = now);
+    }
+
+    /// Time of the last answer to a write that keeps this one waiting.
+    pub fn answered_at(&self, write: WriteSpacing) -> Timestamp {
+        let spaced = self.holding(write).filter(|writes| !writes.distance.is_zero());
+        spaced.map(|writes| writes.answered_at).max().unwrap_or(Timestamp::EPOCH)
     }
 
     /// Returns true when a spaced write is in flight, which this one must not join.
