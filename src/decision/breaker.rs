@@ -14,8 +14,11 @@ const SILENCE: Duration = Duration::from_secs(3);
 /// The attempts without an answer, one after the other, that do so. Ours: more than one request
 /// makes by itself.
 const FAILURES: u32 = 5;
-/// The time of a probe that may open the breaker. Ours: as long as the silence before it.
+/// The least time of a probe that may open the breaker. Ours: as long as the silence before it.
 const CONFIRMATION: Duration = Duration::from_secs(3);
+/// The time for which the length of a slow answer is remembered. Ours: a slow upstream is probed
+/// again at its next silence, long before.
+const REMEMBERED: Duration = Duration::from_mins(10);
 /// The distance of probes. With [`QUICK`] it bounds the time until a return is noticed to two
 /// seconds.
 const DISTANCE: Duration = Duration::from_secs(1);
@@ -23,9 +26,6 @@ const DISTANCE: Duration = Duration::from_secs(1);
 const USUAL_ANSWER: Duration = Duration::from_secs(1);
 /// The time of a probe of an open breaker.
 const QUICK: Duration = Duration::from_millis(1_500);
-/// The age of an outage from which a patient probe goes beside the quick ones. Ours: an upstream
-/// that needs longer than [`QUICK`] for every answer would be down for ever.
-const PATIENT_AFTER: Duration = Duration::from_secs(10);
 
 /// The kind of an outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,8 @@ pub enum Next {
     Idle,
     /// Nothing before this time.
     At(Timestamp),
-    /// Probe now, and wait this long for the answer.
+    /// Probe now, and report after this time that there is no answer yet. A later answer counts
+    /// too.
     Probe(Duration),
 }
 
@@ -85,6 +86,9 @@ pub struct Breaker {
     /// Attempts without an answer since the last answer.
     failures: u32,
     probed_at: Timestamp,
+    /// The length of the last probe's answer, and its end. A slow upstream is no outage: what is
+    /// answered within the response timeout is answered.
+    answered: (Duration, Timestamp),
 }
 
 impl Default for Breaker {
@@ -95,6 +99,7 @@ impl Default for Breaker {
             silent_since: None,
             failures: 0,
             probed_at: Timestamp::EPOCH,
+            answered: (Duration::ZERO, Timestamp::EPOCH),
         }
     }
 }
@@ -143,7 +148,7 @@ impl Breaker {
                 return Next::At(since + SILENCE);
             }
             (State::Closed, None) if self.failures < FAILURES => return Next::Idle,
-            (State::Closed | State::Suspected, _) => CONFIRMATION,
+            (State::Closed | State::Suspected, _) => CONFIRMATION.max(self.usual(now)),
         };
         if now < self.probed_at + DISTANCE {
             return Next::At(self.probed_at + DISTANCE);
@@ -155,10 +160,13 @@ impl Breaker {
         Next::Probe(patience)
     }
 
-    /// A probe has ended.
-    pub fn probed(&mut self, now: Timestamp, heard: Heard) {
+    /// A probe has ended after this time, or has no answer yet.
+    pub fn probed(&mut self, now: Timestamp, heard: Heard, took: Duration) {
         match (heard, self.state) {
-            (Heard::Answer, _) => self.answered(now),
+            (Heard::Answer, _) => {
+                self.answered = (took, now);
+                self.answered(now);
+            }
             (Heard::Nothing(outage), State::Suspected) => {
                 self.state = State::Open { since: now, outage };
             }
@@ -175,14 +183,15 @@ impl Breaker {
     pub fn is_probe_late(&self, now: Timestamp) -> bool {
         match self.state {
             State::Closed => false,
-            State::Suspected => now >= self.probed_at + USUAL_ANSWER,
+            State::Suspected => now >= self.probed_at + USUAL_ANSWER.max(self.usual(now)),
             State::Open { .. } => true,
         }
     }
 
-    /// True if a patient probe may go beside the quick ones.
-    pub fn wants_patient_probe(&self, now: Timestamp) -> bool {
-        matches!(self.state, State::Open { since, .. } if now >= since + PATIENT_AFTER)
+    /// The time of an answer that is as slow as the last one, with half as much again to spare.
+    fn usual(&self, now: Timestamp) -> Duration {
+        let (took, at) = self.answered;
+        if now.since(at) < REMEMBERED { took * 3 / 2 } else { Duration::ZERO }
     }
 }
 
@@ -215,7 +224,7 @@ mod tests {
         let mut breaker = suspecting();
         assert_eq!(breaker.state(), State::Suspected);
         assert!(!breaker.is_probe_late(after(3_999)) && breaker.is_probe_late(after(4_000)));
-        breaker.probed(after(6_000), LOST);
+        breaker.probed(after(6_000), LOST, Duration::ZERO);
         let open = State::Open { since: after(6_000), outage: Outage::Silent };
         assert_eq!(breaker.state(), open);
     }
@@ -229,7 +238,7 @@ mod tests {
             assert_eq!(may_be_due, attempt == 5);
         }
         assert_eq!(breaker.next(NOW), Next::Probe(CONFIRMATION));
-        breaker.probed(NOW, Heard::Nothing(Outage::Unreachable));
+        breaker.probed(NOW, Heard::Nothing(Outage::Unreachable), Duration::ZERO);
         assert!(is_open(&breaker));
     }
 
@@ -248,13 +257,13 @@ mod tests {
     #[test]
     fn a_path_that_always_hangs_never_opens_it() {
         let mut breaker = suspecting();
-        breaker.probed(after(3_100), Heard::Answer);
+        breaker.probed(after(3_100), Heard::Answer, Duration::ZERO);
         for second in 4..100 {
             let now = after(second * 1_000);
             breaker.begun(now);
             assert!(!breaker.ended(now, Heard::Neutral));
             if let Next::Probe(_) = breaker.next(now) {
-                breaker.probed(now, Heard::Answer);
+                breaker.probed(now, Heard::Answer, Duration::ZERO);
             }
             assert!(!is_open(&breaker));
         }
@@ -265,7 +274,7 @@ mod tests {
         let mut breaker = suspecting();
         breaker.begun(after(4_000));
         breaker.ended(after(4_100), Heard::Answer);
-        breaker.probed(after(6_000), LOST);
+        breaker.probed(after(6_000), LOST, Duration::ZERO);
         assert_eq!(breaker.state(), State::Closed);
         assert_eq!(breaker.next(after(6_000)), Next::At(after(7_100)), "one still waits");
     }
@@ -273,26 +282,68 @@ mod tests {
     #[test]
     fn an_open_one_is_probed_each_second_until_an_answer() {
         let mut breaker = suspecting();
-        breaker.probed(after(3_000), LOST);
+        breaker.probed(after(3_000), LOST, Duration::ZERO);
         assert_eq!(breaker.next(after(3_000)), Next::At(after(4_000)));
         assert_eq!(breaker.next(after(4_000)), Next::Probe(QUICK));
-        breaker.probed(after(5_500), LOST);
+        breaker.probed(after(5_500), LOST, Duration::ZERO);
         assert_eq!(
             breaker.next(after(5_500)),
             Next::Probe(QUICK),
             "a late probe is followed at once"
         );
-        breaker.probed(after(5_600), Heard::Answer);
+        breaker.probed(after(5_600), Heard::Answer, Duration::ZERO);
         assert_eq!(breaker.state(), State::Closed);
     }
 
-    #[test]
-    fn a_long_outage_gets_a_patient_probe() {
+    /// The breaker of an upstream whose first probe was answered after 6.5 s.
+    fn slow() -> Breaker {
         let mut breaker = suspecting();
-        assert!(!breaker.wants_patient_probe(after(60_000)));
-        breaker.probed(after(3_000), LOST);
-        assert!(!breaker.wants_patient_probe(after(12_999)));
-        assert!(breaker.wants_patient_probe(after(13_000)));
+        breaker.probed(after(6_000), LOST, CONFIRMATION);
+        assert!(is_open(&breaker));
+        breaker.ended(after(6_000), Heard::Neutral);
+        breaker.probed(after(9_500), Heard::Answer, Duration::from_millis(6_500));
+        assert_eq!(breaker.state(), State::Closed);
+        breaker
+    }
+
+    #[test]
+    fn a_late_answer_to_a_probe_closes_it_for_good() {
+        let mut breaker = slow();
+        for round in 1..100 {
+            let began = after(round * 10_000);
+            breaker.begun(began);
+            let Next::At(at) = breaker.next(began) else { panic!("{breaker:?}") };
+            let Next::Probe(patience) = breaker.next(at) else { panic!("{breaker:?}") };
+            assert!(patience > Duration::from_millis(6_500) && patience < CONFIRMATION * 4);
+            assert!(!breaker.is_probe_late(at + Duration::from_millis(6_500)));
+            breaker.ended(began + Duration::from_millis(6_500), Heard::Answer);
+            let took = Duration::from_millis(6_500);
+            breaker.probed(at + took, Heard::Answer, took);
+            assert!(!is_open(&breaker));
+        }
+    }
+
+    #[test]
+    fn a_slow_upstream_that_hangs_opens_it() {
+        let mut breaker = slow();
+        breaker.begun(after(20_000));
+        assert_eq!(breaker.next(after(20_000)), Next::At(after(23_000)));
+        let Next::Probe(patience) = breaker.next(after(23_000)) else { panic!("{breaker:?}") };
+        breaker.probed(after(23_000) + patience, LOST, patience);
+        assert!(is_open(&breaker));
+    }
+
+    #[test]
+    fn the_length_of_answers_is_forgotten() {
+        let mut quick_again = slow();
+        quick_again.begun(after(20_000));
+        quick_again.next(after(23_000));
+        quick_again.probed(after(23_100), Heard::Answer, Duration::from_millis(100));
+        assert_eq!(quick_again.next(after(26_100)), Next::Probe(CONFIRMATION));
+        let mut idle = slow();
+        let later = after(9_500) + REMEMBERED;
+        idle.begun(later);
+        assert_eq!(idle.next(later + SILENCE), Next::Probe(CONFIRMATION));
     }
 
     #[test]
@@ -304,7 +355,7 @@ mod tests {
             breaker.ended(after(millis), LOST);
             if let Next::Probe(_) = breaker.next(after(millis)) {
                 probes += 1;
-                breaker.probed(after(millis), Heard::Answer);
+                breaker.probed(after(millis), Heard::Answer, Duration::ZERO);
             }
         }
         assert!(probes <= 10, "{probes} probes in ten seconds");

@@ -2,6 +2,7 @@
 //! of one path.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,6 +19,8 @@ const HEAD: &str =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Answers,
+    /// Answers after this time.
+    Late(Duration),
     /// Never answers, and never closes.
     Hangs,
     /// Sends a head and a part of the body, and then nothing.
@@ -101,6 +104,10 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
         };
         let text = match mode {
             Mode::Answers => ANSWER,
+            Mode::Late(after) => {
+                tokio::time::sleep(after).await;
+                ANSWER
+            }
             Mode::StallsInBody => HEAD,
             Mode::Hangs => "",
             Mode::Closes => return,
@@ -108,7 +115,7 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
         if stream.write_all(text.as_bytes()).await.is_err() {
             return;
         }
-        if mode != Mode::Answers {
+        if !matches!(mode, Mode::Answers | Mode::Late(_)) {
             return std::future::pending().await;
         }
     }

@@ -44,26 +44,43 @@ pub async fn keep_probing(
                 }
             }
             Next::Probe(patience) => {
-                if breaker.wants_patient_probe()
-                    && patient.as_ref().is_none_or(JoinHandle::is_finished)
-                {
-                    let (breaker, dispatcher) = (Arc::clone(&breaker), Arc::clone(&dispatcher));
-                    let patience = dispatcher.env().config.upstream.response_timeout;
-                    patient = Some(tokio::spawn(async move {
-                        probe(&dispatcher, &breaker, patience).await;
-                    }));
+                let clock = dispatcher.env().timeouts.clone();
+                // A later answer would be none for a request either.
+                let timeout = dispatcher.env().config.upstream.response_timeout;
+                let began = clock.now();
+                let mut probing = tokio::spawn(probe(dispatcher, Arc::clone(&breaker), timeout));
+                tokio::select! {
+                    heard = &mut probing => {
+                        let heard = heard.unwrap_or(Heard::Neutral);
+                        breaker.probed(heard, clock.now().since(began));
+                        continue;
+                    }
+                    () = clock.reach(began + patience) => {}
                 }
-                probe(&dispatcher, &breaker, patience).await;
+                breaker.probed(Heard::Nothing(Outage::Silent), patience);
+                // One at a time waits on: an upstream that has become slow is not down.
+                if patient.as_ref().is_some_and(|patient| !patient.is_finished()) {
+                    probing.abort();
+                    continue;
+                }
+                let breaker = Arc::clone(&breaker);
+                patient = Some(tokio::spawn(async move {
+                    if let Ok(Heard::Answer) = probing.await {
+                        breaker.probed(Heard::Answer, clock.now().since(began));
+                    }
+                }));
             }
         }
     }
 }
 
-/// Sends one probe on a new connection, and reports its end.
-async fn probe(dispatcher: &Dispatcher, breaker: &CircuitBreaker, patience: Duration) {
+/// Sends one probe on a new connection, and returns its end.
+async fn probe(
+    dispatcher: Arc<Dispatcher>,
+    breaker: Arc<CircuitBreaker>,
+    timeout: Duration,
+) -> Heard {
     let env = dispatcher.env();
-    // A later answer would be none for a request either.
-    let patience = patience.min(env.config.upstream.response_timeout);
     let mut headers = HeaderMap::new();
     headers::complete(&mut headers, env.config.upstream.dialect);
     let request = OutgoingRequest {
@@ -80,11 +97,11 @@ async fn probe(dispatcher: &Dispatcher, breaker: &CircuitBreaker, patience: Dura
     };
     let answered = tokio::select! {
         answered = answered => answered,
-        () = env.timeouts.reach(env.timeouts.now() + patience) => Err(FetchError::Timeout),
+        () = env.timeouts.reach(env.timeouts.now() + timeout) => Err(FetchError::Timeout),
     };
-    breaker.probed(match answered {
+    match answered {
         Ok(()) | Err(FetchError::Undecodable(_)) => Heard::Answer,
         Err(FetchError::Connect(_)) => Heard::Nothing(Outage::Unreachable),
         Err(_) => Heard::Nothing(Outage::Silent),
-    });
+    }
 }

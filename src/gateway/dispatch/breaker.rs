@@ -4,6 +4,7 @@
 //! (`background/upstream_probe.rs`), and stored answers in place of others (`cache/read.rs`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -134,17 +135,13 @@ impl CircuitBreaker {
         self.stirred.notified().await;
     }
 
-    pub fn probed(&self, heard: Heard) {
-        self.change(|breaker| breaker.probed(self.clock.now(), heard));
+    pub fn probed(&self, heard: Heard, took: Duration) {
+        self.change(|breaker| breaker.probed(self.clock.now(), heard, took));
     }
 
     /// See [`Breaker::is_probe_late`].
     pub fn is_probe_late(&self) -> bool {
         self.inner.lock().breaker.is_probe_late(self.clock.now())
-    }
-
-    pub fn wants_patient_probe(&self) -> bool {
-        self.inner.lock().breaker.wants_patient_probe(self.clock.now())
     }
 
     /// Changes the state, and logs and announces an outage and its end.

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use weir::clock::{Clock, machine_instant};
 
-use crate::support::switched::Mode::{Answers, Closes, Hangs, StallsInBody};
+use crate::support::switched::Mode::{Answers, Closes, Hangs, Late, StallsInBody};
 use crate::support::switched::{Mode, Switched};
 use crate::support::{OTHER_KEY, Reply, Setup, World, eventually};
 
@@ -135,6 +135,22 @@ async fn a_silent_upstream_opens_the_breaker() {
         fixture.world.get("/repos/acme/new").await.assert_status(200);
     });
     join_all(both).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upstream_that_is_always_slow_is_not_down() {
+    let late = Late(Duration::from_millis(6_500));
+    let fixture = Fixture::then(late, LONG, |setup| setup.clock(Clock::system())).await;
+    // The first requests show how long its answers take.
+    assert_down(&fixture.world.get("/repos/acme/first").await, 504);
+    eventually(|| !fixture.is_down()).await;
+    for round in 0..2 {
+        let slow = (0..3).map(|n| fixture.get(&format!("/repos/acme/{round}-{n}")));
+        for reply in join_all(slow).await {
+            reply.unwrap().assert_status(200);
+        }
+        assert!(!fixture.is_down());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
