@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::Reply;
 use super::budgets::{accounts_of, token_states};
 use super::clients::active_clients;
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, WithoutToken};
 use crate::telemetry::CONTENT_TYPE;
 use crate::tokens::HealthState;
 use crate::writes::WriteState;
@@ -24,10 +24,10 @@ pub fn readiness(gateway: &Gateway) -> Reply {
     } else if !gateway.dispatcher.has_looked() {
         let message = "the upstream has not answered about the tokens yet";
         text(StatusCode::SERVICE_UNAVAILABLE, message)
-    } else if let (pools, are_all) = gateway.dispatcher.pools_without_token()
-        && (are_all || !pools.is_empty())
+    } else if let without = gateway.dispatcher.lacking_token()
+        && !without.is_empty()
     {
-        text(StatusCode::SERVICE_UNAVAILABLE, &token_report(gateway, &pools, are_all))
+        text(StatusCode::SERVICE_UNAVAILABLE, &token_report(gateway, &without))
     } else {
         let health = gateway.dispatcher.tokens().health(gateway.env.clock.now());
         let count = |is_in: fn(&HealthState) -> bool| {
@@ -49,8 +49,9 @@ pub fn readiness(gateway: &Gateway) -> Reply {
     }
 }
 
-/// Describes the pools without a token, and the problem of each account, one line per token.
-fn token_report(gateway: &Gateway, pools: &[usize], are_all: bool) -> String {
+/// Describes the pools and the writing accounts without a token, and the problem of each account,
+/// one line per token.
+fn token_report(gateway: &Gateway, without: &WithoutToken) -> String {
     let states = token_states(gateway, gateway.env.clock.now());
     let accounts = gateway.env.config.accounts.iter().enumerate();
     let lines = accounts.flat_map(|(index, account)| {
@@ -60,13 +61,18 @@ fn token_report(gateway: &Gateway, pools: &[usize], are_all: bool) -> String {
             format!("\n{}, token {}: {reason}", account.name, token.token)
         })
     });
-    let of_pools: Vec<String> = if are_all {
+    let lacking: Vec<String> = if without.are_all {
         vec!["no upstream token can be used".to_owned()]
     } else {
-        let named = pools.iter().filter_map(|pool| gateway.env.config.pools.get(*pool));
-        named.map(|pool| format!("pool {}: no upstream token can be used", pool.name)).collect()
+        let pools = without.pools.iter().filter_map(|pool| gateway.env.config.pools.get(*pool));
+        let pools = pools.map(|pool| format!("pool {}: no upstream token can be used", pool.name));
+        let writers = without.writers.iter();
+        let writers = writers.filter_map(|writer| gateway.env.config.accounts.get(*writer));
+        let writers = writers
+            .map(|account| format!("writes by {}: no upstream token can be used", account.name));
+        pools.chain(writers).collect()
     };
-    std::iter::once(of_pools.join("\n")).chain(lines).collect()
+    std::iter::once(lacking.join("\n")).chain(lines).collect()
 }
 
 /// `GET /metrics`.

@@ -227,8 +227,6 @@ impl Attempts {
             Ended::ServerError => self.server_error(now, jitter),
             // Each rejection benches a token or replaces it; the bound is for an upstream that
             // rejects every new one.
-            // A queue ends its write with the 401 that it got (SPECIFICATION D16).
-            Ended::TokenCleared if self.is_kept => only(Step::Fail(Failed::TokensRejected)),
             Ended::TokenRejected | Ended::TokenCleared => {
                 self.attempt -= 1;
                 self.rejections += 1;

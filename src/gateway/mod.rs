@@ -42,6 +42,7 @@ mod write;
 pub use assembly::Gateway;
 pub use background::token_check::{CheckedState, TokenCheck, check_tokens};
 pub use cache::invalidation::purge::Prefix;
+pub use dispatch::dispatcher::WithoutToken;
 pub use reload::{Current, NotReloaded, Reloaded, log_warnings};
 pub use server::listen::{Drained, Listening, listen_problems};
 pub use upstream::trust::missing_authorities;

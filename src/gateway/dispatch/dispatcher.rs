@@ -22,7 +22,7 @@ use crate::gateway::dispatch::questions::{Asking, Looks};
 use crate::gateway::environment::Environment;
 use crate::gateway::error::GatewayError;
 use crate::gateway::upstream::fetch::Upstream;
-use crate::tokens::{Health, Source, Tokens};
+use crate::tokens::{Health, HealthState, Source, Tokens};
 
 /// The least `Retry-After` of a full queue. Chosen here: the pace of writes a second apart.
 const QUEUE_FULL_PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -152,8 +152,31 @@ impl Dispatcher {
         may_serve(self.tokens.health(now).iter(), now)
     }
 
-    /// The indexes of the config's pools without a token that works, and true if all pools are.
-    pub fn pools_without_token(&self) -> (Vec<usize>, bool) {
+    /// The parts of the config that are out of service for want of a token.
+    pub fn lacking_token(&self) -> WithoutToken {
+        let (pools, are_all) = self.pools_without_token();
+        let writers = if self.was_ready() { Vec::new() } else { self.dead_writers() };
+        WithoutToken { pools, are_all, writers }
+    }
+
+    /// The accounts by which clients write and whose tokens are all rejected.
+    fn dead_writers(&self) -> Vec<usize> {
+        let health = self.tokens.health(self.env.clock.now());
+        let clients = self.env.config.clients.iter();
+        let mut writers: Vec<usize> = clients.filter_map(|client| client.writes).collect();
+        writers.sort_unstable();
+        writers.dedup();
+        writers.retain(|account| {
+            let id = self.env.config.account_id(*account);
+            let mut own = health.iter().filter(|token| token.account == id).peekable();
+            own.peek().is_some()
+                && own.all(|token| matches!(token.state, HealthState::Benched { .. }))
+        });
+        writers
+    }
+
+    /// The pools without a token that works, and true if all pools are.
+    fn pools_without_token(&self) -> (Vec<usize>, bool) {
         let now = self.env.clock.now();
         let mut by_account: HashMap<AccountId, Vec<Health>> = HashMap::new();
         for token in self.tokens.health(now) {
@@ -185,6 +208,23 @@ impl Dispatcher {
             progress,
             one_more: self.waiting.get(client as usize).map(Counted::new),
         }
+    }
+}
+
+/// The parts of a config without a token that works, as indexes.
+pub struct WithoutToken {
+    /// Pools.
+    pub pools: Vec<usize>,
+    /// True if no pool has one.
+    pub are_all: bool,
+    /// Accounts by which clients write, until everything was ready once.
+    pub writers: Vec<usize>,
+}
+
+impl WithoutToken {
+    /// True if nothing lacks one.
+    pub fn is_empty(&self) -> bool {
+        !self.are_all && self.pools.is_empty() && self.writers.is_empty()
     }
 }
 

@@ -73,12 +73,15 @@ pub struct LookState {
     pub ended_at: Option<Timestamp>,
     /// True once a look has ended, under this config or an earlier one.
     pub has_ended: bool,
+    /// True once a look has found everything ready, in the same way.
+    pub was_ready: bool,
 }
 
 impl Looks {
     /// The looks of the next config, which has other tokens.
     pub fn next(&self) -> Self {
-        let state = LookState { has_ended: self.state.lock().has_ended, ..LookState::default() };
+        let LookState { has_ended, was_ready, .. } = *self.state.lock();
+        let state = LookState { has_ended, was_ready, ..LookState::default() };
         Self { state: Mutex::new(state), ended: Notify::new() }
     }
 }

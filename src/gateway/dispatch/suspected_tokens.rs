@@ -32,11 +32,16 @@ struct Look<'d>(&'d Dispatcher);
 impl Drop for Look<'_> {
     fn drop(&mut self) {
         let looks = &self.0.looks;
-        *looks.state.lock() = LookState {
-            is_under_way: false,
-            ended_at: Some(self.0.env.clock.now()),
-            has_ended: true,
-        };
+        let is_ready = self.0.lacking_token().is_empty();
+        {
+            let mut state = looks.state.lock();
+            *state = LookState {
+                is_under_way: false,
+                ended_at: Some(self.0.env.clock.now()),
+                has_ended: true,
+                was_ready: state.was_ready || is_ready,
+            };
+        }
         looks.ended.notify_waiters();
     }
 }
@@ -134,6 +139,12 @@ impl Dispatcher {
         self.looks.state.lock().has_ended
     }
 
+    /// True if a token that dies may take the writes of its account, but not the whole gateway, out
+    /// of service: everything was ready before.
+    pub fn was_ready(&self) -> bool {
+        self.looks.state.lock().was_ready
+    }
+
     /// True once a look at the tokens has ended.
     pub fn has_looked(&self) -> bool {
         self.looks.state.lock().has_ended
@@ -173,7 +184,11 @@ impl Dispatcher {
             |(account, slot)| async move {
                 // Taken late: a permit to probe must not wait for its turn.
                 let Some(credential) = self.tokens.take(slot, self.env.clock.now()) else { return };
-                let acceptance = self.ask(account, &credential, Recent::Suffices).await;
+                let mut acceptance = self.ask(account, &credential, Recent::Suffices).await;
+                // A single 401 proves little, here too.
+                if matches!(acceptance, Acceptance::Rejected(..)) {
+                    acceptance = self.ask(account, &credential, Recent::IsTooOld).await;
+                }
                 self.judged(account, &credential, &acceptance);
             },
         );

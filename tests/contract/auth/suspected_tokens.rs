@@ -94,14 +94,51 @@ async fn a_dead_token_is_not_ready_before_any_request() {
     let (status, text) = readiness(&world).await;
     assert_eq!(status, 503, "{text}");
     assert!(text.contains("account-0, token 0: benched"), "{text}");
-    assert_eq!(requests(&world, "/rate_limit"), 1);
+    assert_eq!(requests(&world, "/rate_limit"), 2);
+}
+
+#[tokio::test]
+async fn a_single_401_of_the_first_look_does_not_matter() {
+    let world = Setup::new().listen(ADMIN).start().await;
+    let bad = json!({ "message": "Bad credentials" });
+    world.arm(&json!({ "fault": "status", "status": 401, "body": bad, "match": { "path": "/rate_limit", "times": 1 } }));
+    let (status, text) = readiness(&world).await;
+    assert_eq!((status, text.as_str()), (200, "ok\n"));
 }
 
 #[tokio::test]
 async fn a_pool_with_one_good_token_is_ready() {
+    let world = Setup::new().listen(ADMIN).accounts(3).broken_token(2).start().await;
+    let (status, text) = readiness(&world).await;
+    assert_eq!((status, text.as_str()), (200, "ok\n1 of 3 upstream tokens benched, 0 minting\n"));
+}
+
+#[tokio::test]
+async fn a_start_with_a_dead_token_of_writes_is_not_ready() {
     let world = Setup::new().listen(ADMIN).accounts(2).broken_token(0).start().await;
+    for _ in 0..2 {
+        let (status, text) = readiness(&world).await;
+        assert_eq!(status, 503, "{text}");
+        assert!(text.starts_with("writes by account-0: no upstream token can be used\n"), "{text}");
+        assert!(text.contains("account-0, token 0: benched"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_of_writes_that_dies_later_leaves_the_rest_ready() {
+    let setup = Setup::new().listen(ADMIN).accounts(2).limits("concurrency = 50");
+    let world = setup.start().await;
+    assert_eq!(readiness(&world).await.0, 200);
+    world.arm(
+        &json!({ "fault": "revoke", "match": { "path": "/repos/*", "method": "POST", "nth": 1 } }),
+    );
+    let issue = json!({ "title": "an issue" });
+    world.post("/repos/acme/widgets/issues", issue).await.assert_status(502);
     let (status, text) = readiness(&world).await;
     assert_eq!((status, text.as_str()), (200, "ok\n1 of 2 upstream tokens benched, 0 minting\n"));
+    // Nor does a reload make it a start.
+    world.reload(|text| text.replace("concurrency = 50", "concurrency = 40"));
+    assert_eq!(readiness(&world).await.0, 200);
 }
 
 #[tokio::test]

@@ -26,12 +26,40 @@ fn state(world: &World, accepted: &Reply) -> WriteState {
     world.gateway.writes.queue().write_status(id).unwrap().state
 }
 
-/// Only the write that the upstream refused has failed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queued_write_outlasts_a_401_that_is_not_repeated() {
+    let world = Setup::new().unspaced_writes().start().await;
+    let bad = json!({ "message": "Bad credentials" });
+    world.arm(&json!({ "fault": "status", "status": 401, "body": bad, "match": { "method": "POST", "times": 1 } }));
+    let accepted = hand_over(&world, COMMENTS, "first", &[]).await;
+    eventually(|| state(&world, &accepted).is_final()).await;
+    let status = world.get(accepted.header("location").unwrap()).await.json();
+    assert_eq!((&status["state"], &status["attempts"]), (&json!("done"), &json!(2)));
+    let sent = world.upstream_requests();
+    let sent: Vec<&str> = sent.iter().map(|entry| entry.path.as_str()).collect();
+    assert_eq!(sent, [COMMENTS, "/rate_limit", COMMENTS]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queued_write_ends_with_a_401_that_is_repeated() {
+    let world = Setup::new().unspaced_writes().start().await;
+    let bad = json!({ "message": "Bad credentials" });
+    world.arm(
+        &json!({ "fault": "status", "status": 401, "body": bad, "match": { "method": "POST" } }),
+    );
+    let accepted = hand_over(&world, COMMENTS, "first", &[]).await;
+    eventually(|| state(&world, &accepted).is_final()).await;
+    assert_eq!(state(&world, &accepted), WriteState::Failed);
+    let sent = world.upstream_requests();
+    assert_eq!(sent.iter().filter(|entry| entry.path == COMMENTS).count(), 2);
+}
+
+/// Only the write that got the confirmed 401 has failed.
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_behind_a_refused_token_wait_until_it_works_again() {
     let world = Setup::new().clock(Clock::scaled(100.0)).unspaced_writes().start().await;
     let bad = json!({ "message": "Bad credentials" });
-    world.arm(&json!({ "fault": "status", "status": 401, "body": bad, "match": { "method": "POST", "times": 1 } }));
+    world.arm(&json!({ "fault": "status", "status": 401, "body": bad, "match": { "path": "*", "times": 2 } }));
     let first = hand_over(&world, COMMENTS, "first", &[]).await;
     eventually(|| state(&world, &first) == WriteState::Failed).await;
     let mut others = Vec::new();
