@@ -19,7 +19,9 @@ use crate::emulator::events::notifications::{self, Cause, Notice, Notification};
 use crate::emulator::generic;
 use crate::emulator::http::{ApiError, Fields, Urls};
 use crate::emulator::state::State;
-use crate::emulator::world::{Detail, IssueState, Owner, Reason, Repository, Topic, World};
+use crate::emulator::world::{
+    Detail, IssueState, Owner, Reason, Repository, SeededRun, Topic, World,
+};
 
 pub const KINDS: [&str; 10] = [
     "assign",
@@ -186,7 +188,9 @@ impl Trigger {
         let topic = Topic::of_reason(reason, id).ok_or("the reason is one of issues")?;
         if let Topic::Run(id) = topic {
             let is_waiting = reason == Reason::ApprovalRequested;
-            generic::add_run(world, self.repository, id, is_waiting, self.now)
+            let actor = if is_waiting { self.actor } else { self.user };
+            let (repository, at) = (self.repository, self.now);
+            generic::add_run(world, SeededRun { id, repository, actor, is_waiting, at })
                 .map_err(|_| "there are too many runs")?;
         }
         self.notify(world, self.user, topic, reason);

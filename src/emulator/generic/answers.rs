@@ -10,7 +10,7 @@ use super::address::Address;
 use super::alias::{self, Source};
 use super::bodies::Members;
 use super::shape::Shape;
-use super::{Facts, bodies, effects, family, seeds, settings};
+use super::{Facts, bodies, effects, family, filters, seeds, settings};
 use crate::emulator::http::path::decode_segment;
 use crate::emulator::http::{ApiError, Code, Reply, SITE, iso, segment};
 use crate::emulator::render::{Renderer, extended, node_id};
@@ -67,7 +67,7 @@ pub fn render(
     name: &str,
     stored: &StoredItem,
 ) -> Value {
-    let mut fields = stored.fields.clone();
+    let mut fields = seeds::shown(call.world, call.urls, stored);
     let id = fields.remove(NAMED_ID).unwrap_or_else(|| json!(stored.id));
     let own = json!({
         "id": id,
@@ -97,6 +97,7 @@ fn list(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     let source = alias::source(call, facts, address);
     let mut listed = seeds::items(call.world, &source.collection);
     listed.retain(|(_, stored)| source.has(stored));
+    filters::apply(call, facts.template, &mut listed)?;
     let total = listed.len();
     let (shown, link) = pagination::cut(call, facts.caps(), listed);
     let items = shown.iter().map(|(name, stored)| item(call, address, &source, name, stored));

@@ -12,6 +12,7 @@ mod answers;
 mod bodies;
 mod effects;
 mod family;
+mod filters;
 pub mod models;
 mod parents;
 mod rule;

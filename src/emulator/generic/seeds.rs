@@ -8,16 +8,32 @@ use serde_json::{Map, Value, json};
 
 use super::address::Address;
 use super::bodies::Members;
-use crate::clock::Timestamp;
-use crate::emulator::http::ApiError;
+use crate::emulator::accounts::{AccountId, Caller};
+use crate::emulator::http::{ApiError, Urls};
+use crate::emulator::render::Renderer;
 use crate::emulator::routing::Call;
 use crate::emulator::world::storage::collections::StorageFull;
-use crate::emulator::world::{Repository, StoredItem, World};
+use crate::emulator::world::{Repository, SeededRun, StoredItem, World};
 
 /// Above every other id, so that no other object ever gets one of them.
 const IDS_ABOVE: u64 = 10_000_000_000;
 /// The ids reserved for one repository; more than any of its initial collections has.
 const IDS_EACH: u64 = 100;
+
+/// The field of the user that triggered an initial object, whose address depends on the caller.
+pub const ACTOR: &str = "_actor";
+
+/// Returns the fields of an object as responses show them.
+pub fn shown(world: &World, urls: &Urls, item: &StoredItem) -> Members {
+    let mut fields = item.fields.clone();
+    if let Some(actor) = fields.remove(ACTOR).and_then(|actor| actor.as_u64()) {
+        let tokenless = Caller { account: AccountId::User(actor), token: None };
+        let summary = Renderer { world, urls, caller: &tokenless }.user_summary(actor);
+        fields.extend([("actor".to_owned(), summary.clone())]);
+        fields.extend([("triggering_actor".to_owned(), summary)]);
+    }
+    fields
+}
 
 pub fn items(world: &World, address: &str) -> Vec<(String, StoredItem)> {
     match world.collections.collection(address) {
@@ -63,10 +79,7 @@ pub fn put(
 /// Stores a workflow run that a notification is about.
 pub fn add_run(
     world: &mut World,
-    repository: u64,
-    id: u64,
-    is_waiting: bool,
-    now: Timestamp,
+    SeededRun { id, repository, actor, is_waiting, at }: SeededRun,
 ) -> Result<(), StorageFull> {
     let address = format!("repository/{repository}/actions/runs");
     settle(world, &address)?;
@@ -75,8 +88,8 @@ pub fn add_run(
     let history = world.history(repository);
     let head = history.tip(repository).map_or("", |tip| tip.sha.as_str());
     let conclusion = (!is_waiting).then_some("success");
-    let fields = object(run(repository, head, number as u64 + 1, conclusion));
-    world.collections.put(&address, &id.to_string(), StoredItem::new(id, fields, now))
+    let fields = object(run(repository, (head, actor), number as u64 + 1, conclusion));
+    world.collections.put(&address, &id.to_string(), StoredItem::new(id, fields, at))
 }
 
 /// Stores the initial items of a collection before its first change.
@@ -98,10 +111,9 @@ fn first(world: &World, address: &str) -> Vec<(String, StoredItem)> {
     };
     // The newest commit of the seed, not of now: initial objects never change.
     let history = world.history(repository);
-    let head = history
-        .tip(repository)
-        .and_then(|tip| history.first(tip))
-        .map_or("", |first| first.sha.as_str());
+    let first = history.tip(repository).and_then(|tip| history.first(tip));
+    let head = first.map_or("", |first| first.sha.as_str());
+    let pusher = first.map_or(world.machine_user, |first| first.author.user);
     let made = |number: u64, fields: Value| {
         StoredItem::new(id_of(repository, number), object(fields), repository.created_at)
     };
@@ -114,11 +126,11 @@ fn first(world: &World, address: &str) -> Vec<(String, StoredItem)> {
             let of_threads = world.seeded_runs.iter().filter(|run| run.repository == repository.id);
             let of_threads = (3..).zip(of_threads).map(|(number, seeded)| {
                 let conclusion = (!seeded.is_waiting).then_some("success");
-                let fields = object(run(repository, head, number, conclusion));
+                let fields = object(run(repository, (head, seeded.actor), number, conclusion));
                 StoredItem::new(seeded.id, fields, seeded.at)
             });
-            let first = made(11, run(repository, head, 1, Some("failure")));
-            let second = made(12, run(repository, head, 2, Some("success")));
+            let first = made(11, run(repository, (head, pusher), 1, Some("failure")));
+            let second = made(12, run(repository, (head, pusher), 2, Some("success")));
             [first, second].into_iter().chain(of_threads).collect()
         }
         "actions/jobs" => vec![
@@ -179,12 +191,18 @@ fn id_of(repository: &Repository, number: u64) -> u64 {
 }
 
 /// Without a conclusion, the run waits for approval.
-fn run(repository: &Repository, head: &str, number: u64, conclusion: Option<&str>) -> Value {
+fn run(
+    repository: &Repository,
+    (head, actor): (&str, u64),
+    number: u64,
+    conclusion: Option<&str>,
+) -> Value {
     let status = if conclusion.is_some() { "completed" } else { "waiting" };
     json!({
         "name": "ci", "display_title": "Make it work", "event": "push", "status": status, "conclusion": conclusion,
         "workflow_id": id_of(repository, 1), "run_number": number, "run_attempt": 1,
         "head_branch": repository.default_branch, "head_sha": head, "pull_requests": [],
+        (ACTOR): actor,
     })
 }
 

@@ -4,6 +4,7 @@ pub mod error;
 pub mod fields;
 pub mod issued_dates;
 pub mod path;
+pub mod ranges;
 pub mod reply;
 pub mod timestamps;
 pub mod urls;

@@ -10,6 +10,7 @@ use super::params::Params;
 use crate::api::Dialect;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{AccountId, Caller};
+use crate::emulator::http::timestamps::parse_iso;
 use crate::emulator::http::{ApiError, Query, Urls};
 use crate::emulator::limits::{Limits, Primary, Resource, View};
 use crate::emulator::world::{History, Organization, Repository, StoredItem, User, World};
@@ -114,6 +115,21 @@ impl Call<'_> {
         let given = self.query.get(name).filter(|given| !given.is_empty());
         let unknown = || ApiError::invalid(resource, name, message);
         given.map(|given| named(given).ok_or_else(unknown)).transpose()
+    }
+
+    /// Reads a time from the query; absent and empty are `None`.
+    pub fn moment(
+        &self,
+        resource: &'static str,
+        name: &str,
+    ) -> Result<Option<Timestamp>, ApiError> {
+        self.choice(resource, name, parse_iso, &format!("{name} is not an ISO 8601 timestamp"))
+    }
+
+    /// Reads `direction` from the query: true for `desc`.
+    pub fn descends(&self, resource: &'static str) -> Result<Option<bool>, ApiError> {
+        let named = |name: &str| matches!(name, "asc" | "desc").then_some(name == "desc");
+        self.choice(resource, "direction", named, "direction must be asc or desc")
     }
 
     pub fn actor(&self) -> u64 {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use strum::VariantArray;
 
 use super::options::Options;
-use super::people::{ACME, ACME_PEOPLE, ADA, BEN, BUILD_BOT, DAN, GLOBEX, SCAN_BOT, WIDGETS};
+use super::people::{
+    ACME, ACME_PEOPLE, ADA, BEN, BUILD_BOT, DAN, GLOBEX, SCAN_BOT, TRIAGE_BOT, WIDGETS,
+};
 use super::{DAY, HOUR};
 use crate::clock::Timestamp;
 use crate::emulator::events::notifications::{self, Cause, Notification};
@@ -207,7 +209,9 @@ fn watch_and_notify(world: &mut World, dice: &mut Rng, now: Timestamp) {
             };
             if let Topic::Run(id) = topic {
                 let is_waiting = reason == Reason::ApprovalRequested;
-                world.seeded_runs.push(SeededRun { id, repository: WIDGETS, is_waiting, at });
+                let actor = if is_waiting { TRIAGE_BOT } else { user };
+                let run = SeededRun { id, repository: WIDGETS, actor, is_waiting, at };
+                world.seeded_runs.push(run);
             }
             let id = notifications::notify(world, at, &notice);
             if let Some(thread) = world.threads.get_mut(&id).filter(|_| index % 10 == 9) {

@@ -85,7 +85,7 @@ impl<'a> Place<'a> {
             "created_at": iso(item.created_at),
             "updated_at": iso(item.updated_at),
         });
-        extended(Value::Object(item.fields.clone()), own)
+        extended(Value::Object(seeds::shown(world, self.urls, item)), own)
     }
 
     /// Stores a new object.

@@ -41,8 +41,43 @@ fn list(call: &mut Call<'_>) -> Outcome {
             commit.files.get(path) != before.and_then(|before| before.files.get(path))
         })
     };
-    let commits = history.until(from).filter(touches);
+    let (author, committer) = (person(call, "author"), person(call, "committer"));
+    let (since, until) = (call.moment("Commit", "since")?, call.moment("Commit", "until")?);
+    let is_wanted = |commit: &&Commit| {
+        // The author of a commit is its committer too.
+        [&author, &committer].iter().all(|person| person.is_wanted(commit))
+            && since.is_none_or(|since| commit.at >= since)
+            && until.is_none_or(|until| commit.at <= until)
+    };
+    let commits = history.until(from).filter(touches).filter(is_wanted);
     call.page(commits, |renderer, commit| renderer.commit(repository, commit))
+}
+
+/// A person in a query, by login or e-mail address.
+enum Person<'q> {
+    Anybody,
+    Known(u64),
+    Email(&'q str),
+}
+
+fn person<'q>(call: &'q Call<'_>, name: &str) -> Person<'q> {
+    match call.query.get(name).filter(|given| !given.is_empty()) {
+        None => Person::Anybody,
+        Some(given) => call
+            .world
+            .user_by_login(given)
+            .map_or(Person::Email(given), |user| Person::Known(user.id)),
+    }
+}
+
+impl Person<'_> {
+    fn is_wanted(&self, commit: &Commit) -> bool {
+        match self {
+            Self::Anybody => true,
+            Self::Known(user) => commit.author.user == *user,
+            Self::Email(email) => commit.author.email.eq_ignore_ascii_case(email),
+        }
+    }
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::issue::{self, READ, TAKE_PART};
+use super::listing;
 use crate::emulator::events::changes::{self, Change, EventContext};
 use crate::emulator::events::notifications::Notice;
 use crate::emulator::events::webhooks::{self, WebhookEvent};
@@ -27,15 +28,18 @@ fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Comment,
 
 fn list_all(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
-    call.page(repository.comments.values(), |renderer, comment| {
-        renderer.comment(repository, comment)
-    })
+    let mut comments = repository.comments.values().collect();
+    listing::keep_comments(call, &mut comments)?;
+    listing::sort_comments(call, &mut comments)?;
+    call.page(comments, |renderer, comment| renderer.comment(repository, comment))
 }
 
 fn list(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let issue = issue::named(call, repository)?;
     let comments = issue.comments.iter().filter_map(|id| repository.comments.get(id));
+    let mut comments = comments.collect();
+    listing::keep_comments(call, &mut comments)?;
     call.page(comments, |renderer, comment| renderer.comment(repository, comment))
 }
 

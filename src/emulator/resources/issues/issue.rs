@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::labels;
+use super::{labels, listing};
 use crate::clock::Timestamp;
 use crate::emulator::accounts::Level;
 use crate::emulator::events::changes;
@@ -11,7 +11,6 @@ use crate::emulator::events::issues as issue_events;
 use crate::emulator::events::issues::Before;
 use crate::emulator::events::notifications::Notice;
 use crate::emulator::events::webhooks::EventContext;
-use crate::emulator::http::timestamps::parse_iso;
 use crate::emulator::http::{ApiError, Change, Fields, Reply};
 use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
 use crate::emulator::world::{Detail, Issue, IssueState, Repository};
@@ -40,52 +39,8 @@ pub fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Issu
 
 fn list(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
-    let issues = chosen(call, repository, repository.issues.values().collect())?;
+    let issues = listing::issues(call, repository)?;
     call.page(issues, |renderer, issue| renderer.issue(repository, issue))
-}
-
-/// Lists the issues that match a query, in its order; the default is newest first.
-pub fn chosen<'a>(
-    call: &Call<'_>,
-    repository: &'a Repository,
-    mut issues: Vec<&'a Issue>,
-) -> Result<Vec<&'a Issue>, ApiError> {
-    let invalid = |param, message: &str| ApiError::invalid("Issue", param, message);
-    match call.query.get("state").unwrap_or("open") {
-        "open" => issues.retain(|issue| issue.state == IssueState::Open),
-        "closed" => issues.retain(|issue| issue.state == IssueState::Closed),
-        "all" => {}
-        _ => return Err(invalid("state", "state must be open, closed or all")),
-    }
-    if let Some(names) = call.query.get("labels").filter(|names| !names.is_empty()) {
-        let has = |issue: &'a Issue, name: &str| {
-            let mut labels = labels::of_issue(repository, issue);
-            labels.any(|label| label.name.eq_ignore_ascii_case(name.trim()))
-        };
-        issues.retain(|issue| names.split(',').all(|name| has(issue, name)));
-    }
-    if let Some(login) = call.query.get("creator") {
-        let creator = call.world.user_by_login(login).map(|user| user.id);
-        issues.retain(|issue| Some(issue.author) == creator);
-    }
-    if let Some(since) = call.query.get("since") {
-        let since = parse_iso(since)
-            .ok_or_else(|| invalid("since", "since is not an ISO 8601 timestamp"))?;
-        issues.retain(|issue| issue.updated_at >= since);
-    }
-    let key: fn(&Issue) -> (Timestamp, usize) = match call.query.get("sort").unwrap_or("created") {
-        "created" => |issue| (issue.created_at, 0),
-        "updated" => |issue| (issue.updated_at, 0),
-        "comments" => |issue| (Timestamp::EPOCH, issue.comments.len()),
-        _ => return Err(invalid("sort", "sort must be created, updated or comments")),
-    };
-    issues.sort_by_key(|issue| (key(issue), issue.number));
-    match call.query.get("direction").unwrap_or("desc") {
-        "desc" => issues.reverse(),
-        "asc" => {}
-        _ => return Err(invalid("direction", "direction must be asc or desc")),
-    }
-    Ok(issues)
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {

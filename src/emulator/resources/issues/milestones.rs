@@ -23,9 +23,35 @@ fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Mileston
 
 fn list(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
-    call.page(repository.milestones.values(), |renderer, milestone| {
-        renderer.milestone(repository, milestone)
-    })
+    let mut milestones: Vec<&Milestone> = repository.milestones.values().collect();
+    match call.query.get("state").unwrap_or("open") {
+        "all" => {}
+        name => {
+            let message = "state must be open, closed or all";
+            let invalid = || ApiError::invalid("Milestone", "state", message);
+            let state = issue::state_named(name).ok_or_else(invalid)?;
+            milestones.retain(|milestone| milestone.state == state);
+        }
+    }
+    // No milestone has a due date, so that order is the one of their numbers.
+    let by_rate =
+        |name: &str| matches!(name, "due_on" | "completeness").then_some(name == "completeness");
+    let message = "sort must be due_on or completeness";
+    if call.choice("Milestone", "sort", by_rate, message)? == Some(true) {
+        milestones.sort_by_key(|milestone| permille_closed(repository, milestone.number));
+    }
+    if call.descends("Milestone")? == Some(true) {
+        milestones.reverse();
+    }
+    call.page(milestones, |renderer, milestone| renderer.milestone(repository, milestone))
+}
+
+fn permille_closed(repository: &Repository, milestone: u64) -> usize {
+    let issues = repository.issues.values().filter(|issue| issue.milestone == Some(milestone));
+    let (all, closed) = issues.fold((0, 0), |(all, closed), issue| {
+        (all + 1, closed + usize::from(issue.state == IssueState::Closed))
+    });
+    closed * 1_000 / all.max(1)
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {
@@ -40,6 +66,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Milestone", call.body)?;
     let title = fields.required_string("title");
     let description = fields.nullable_string("description").value();
+    let state = issue::state(&mut fields).unwrap_or(IssueState::Open);
     fields.check()?;
     ApiError::unless_spammed("Milestone", call.repository()?.milestones.len())?;
     let (now, creator, id) = (call.now, call.actor(), call.world.next_id());
@@ -50,7 +77,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
         number,
         title,
         description,
-        state: IssueState::Open,
+        state,
         creator,
         created_at: now,
         updated_at: now,

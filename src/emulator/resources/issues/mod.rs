@@ -5,6 +5,7 @@ pub mod history;
 pub mod issue;
 pub mod issue_fields;
 pub mod labels;
+pub mod listing;
 pub mod milestones;
 pub mod pull_requests;
 pub mod reviewers;

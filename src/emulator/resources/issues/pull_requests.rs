@@ -4,7 +4,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::issue;
+use super::{issue, listing};
 use crate::emulator::accounts::Level;
 use crate::emulator::events::changes;
 use crate::emulator::events::issues::{Before, publish_changes};
@@ -37,8 +37,7 @@ pub fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Issu
 
 fn list(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
-    let pulls = repository.issues.values().filter(|issue| issue.pull_from.is_some()).collect();
-    let pulls = issue::chosen(call, repository, pulls)?;
+    let pulls = listing::pulls(call, repository)?;
     call.page(pulls, |renderer, pull| renderer.pull(repository, pull))
 }
 

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::emulator::accounts::Level;
 use crate::emulator::http::{ApiError, Fields, Reply};
 use crate::emulator::resources::code::contents::READ as READ_CONTENTS;
+use crate::emulator::resources::repositories::listing;
 use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
 
 const READ: Need = Need::repository("metadata", Level::Read, Role::Read);
@@ -72,6 +73,5 @@ fn license(call: &mut Call<'_>) -> Outcome {
 }
 
 fn forks(call: &mut Call<'_>) -> Outcome {
-    let known = call.repository()?.forks.iter().filter_map(|id| call.world.repositories.get(id));
-    call.page_of_repositories(known)
+    call.page_of_repositories(listing::forks(call, call.repository()?)?)
 }

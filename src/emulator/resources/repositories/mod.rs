@@ -3,6 +3,7 @@
 pub mod creation;
 pub mod feeds;
 pub mod invitations;
+pub mod listing;
 pub mod metadata;
 pub mod people;
 pub mod releases;

@@ -79,6 +79,15 @@ fn collaborators(call: &mut Call<'_>) -> Outcome {
             return Err(ApiError::invalid("Collaborator", "affiliation", message));
         }
     }
+    let roles = |name: &str| match name {
+        "pull" => Some(Role::Read),
+        "triage" | "push" => Some(Role::Push),
+        "maintain" | "admin" => Some(Role::Admin),
+        _ => None,
+    };
+    let message = "permission must be pull, triage, push, maintain or admin";
+    let least = call.choice("Collaborator", "permission", roles, message)?;
+    people.retain(|(_, role)| least.is_none_or(|least| *role >= least));
     call.page(people, |_, (user, role)| with_permissions(call, user, role))
 }
 

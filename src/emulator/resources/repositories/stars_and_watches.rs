@@ -9,6 +9,7 @@ use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
 use crate::emulator::events::changes::{self, Change, EventContext, EventScope, WebhookEvent};
 use crate::emulator::http::{ApiError, Fields, Reply, iso};
+use crate::emulator::resources::repositories::listing;
 use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
 
 const READ: Need = Need::repository("metadata", Level::Read, Role::Read);
@@ -50,8 +51,7 @@ fn subscribers(call: &mut Call<'_>) -> Outcome {
 }
 
 fn stars(call: &Call<'_>, user: u64) -> Outcome {
-    let repositories = call.world.repositories.values();
-    call.page_of_repositories(repositories.filter(|one| one.stars.contains_key(&user)))
+    call.page_of_repositories(listing::starred(call, user)?)
 }
 
 fn my_stars(call: &mut Call<'_>) -> Outcome {

@@ -2,8 +2,9 @@
 
 use std::cmp::Reverse;
 
-use super::search_terms::{Range, Term, invalid, parse, wrong};
+use super::search_terms::{Term, days, invalid, numbers, parse, wrong};
 use crate::emulator::http::ApiError;
+use crate::emulator::http::ranges::Range;
 use crate::emulator::resources::issues::labels;
 use crate::emulator::routing::Call;
 use crate::emulator::world::{Comment, Issue, IssueState, Repository, Visibility};
@@ -197,12 +198,12 @@ fn filter(call: &Call<'_>, qualifier: Option<&str>, value: &str) -> Result<Filte
             let known = ["label", "assignee", "milestone"].into_iter().find(|name| *name == value);
             Filter::Without(known.ok_or_else(|| wrong("no", "label, assignee or milestone"))?)
         }
-        Some("comments") => Filter::Comments(Range::of_numbers("comments", value)?),
-        Some("created") => Filter::Created(Range::of_days("created", value)?),
-        Some("updated") => Filter::Updated(Range::of_days("updated", value)?),
-        Some("closed") => Filter::Closed(Range::of_days("closed", value)?),
+        Some("comments") => Filter::Comments(numbers("comments", value)?),
+        Some("created") => Filter::Created(days("created", value)?),
+        Some("updated") => Filter::Updated(days("updated", value)?),
+        Some("closed") => Filter::Closed(days("closed", value)?),
         // `parse` accepts no other.
-        Some(_) => Filter::Merged(Range::of_days("merged", value)?),
+        Some(_) => Filter::Merged(days("merged", value)?),
     })
 }
 

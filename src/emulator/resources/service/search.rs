@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::issue_search;
-use super::search_terms::{self, Range, Term, wrong};
+use super::search_terms::{self, Term, wrong};
+use crate::emulator::http::ranges::Range;
 use crate::emulator::http::{ApiError, Code, Reply};
 use crate::emulator::limits::Resource;
 use crate::emulator::render::extend;
@@ -73,7 +74,7 @@ fn search_repositories(call: &mut Call<'_>) -> Outcome {
     for Term { qualifier, value, .. } in &terms {
         match qualifier.as_deref() {
             Some(name @ ("stars" | "forks")) => {
-                Range::of_numbers(name, value)?;
+                search_terms::numbers(name, value)?;
             }
             Some("is") if !matches!(&**value, "public" | "private" | "archived") => {
                 return Err(wrong("is", "public, private or archived"));
@@ -90,7 +91,7 @@ fn search_repositories(call: &mut Call<'_>) -> Outcome {
     let has = |repository: &Repository, qualifier: Option<&str>, value: &str| {
         let full_name = call.world.full_name(repository).to_lowercase();
         let in_range =
-            |count: usize| Range::of_numbers("", value).is_ok_and(|range| range.has(count as u64));
+            |count: usize| Range::of_numbers(value).is_some_and(|range| range.has(count as u64));
         let is_archived = repository.features.get("archived") == Some(&true);
         match (qualifier, value) {
             (Some("repo"), name) => full_name == name,

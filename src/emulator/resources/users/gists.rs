@@ -44,9 +44,11 @@ fn is_public(gist: &StoredItem) -> bool {
 }
 
 fn page(call: &Call<'_>, is_wanted: impl Fn(&StoredItem) -> bool) -> Outcome {
+    let since = call.moment("Gist", "since")?;
     let gists = call.world.collections.collection(GISTS);
     let gists = gists.into_iter().flat_map(|gists| gists.in_order().into_iter().rev());
     let wanted = gists.map(|(_, gist)| gist).filter(|gist| is_wanted(gist));
+    let wanted = wanted.filter(|gist| since.is_none_or(|since| gist.updated_at >= since));
     call.page(wanted, |_, gist| render(call, gist))
 }
 

@@ -2,6 +2,7 @@
 
 use crate::emulator::auth::access;
 use crate::emulator::http::{ApiError, Reply};
+use crate::emulator::resources::repositories::listing;
 use crate::emulator::routing::{Call, Need, Outcome, Route};
 use crate::emulator::world::{Organization, Owner};
 
@@ -49,23 +50,15 @@ fn my_organizations(call: &mut Call<'_>) -> Outcome {
 }
 
 fn my_repositories(call: &mut Call<'_>) -> Outcome {
-    let me = call.me()?;
-    let is_mine = |owner: Owner| match owner {
-        Owner::User(id) => id == me,
-        Owner::Organization(id) => call.is_member(id, me),
-    };
-    let all = call.world.repositories.values();
-    call.page_of_repositories(
-        all.filter(|one| is_mine(one.owner) || one.collaborators.contains(&me)),
-    )
+    call.page_of_repositories(listing::of_caller(call, call.me()?)?)
 }
 
 fn repositories_of_user(call: &mut Call<'_>) -> Outcome {
     let owner = call.world.owner(call.params.get("username")).ok_or(ApiError::NotFound)?;
-    call.page_of_repositories(call.world.repositories_of(owner))
+    call.page_of_repositories(listing::of_user(call, owner)?)
 }
 
 fn repositories_of_organization(call: &mut Call<'_>) -> Outcome {
-    let owner = Owner::Organization(access::organization_of_path(call)?.id);
-    call.page_of_repositories(call.world.repositories_of(owner))
+    let organization = access::organization_of_path(call)?.id;
+    call.page_of_repositories(listing::of_organization(call, organization)?)
 }

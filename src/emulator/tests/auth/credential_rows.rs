@@ -116,7 +116,7 @@ fn an_app_user_token_reaches_only_installed_repositories() {
     upstream.post(BEN, "/repos/initech-labs/staplers/issues", &issue()).assert_status(201);
     let seen = upstream.get(IRIS_BY_APP, "/user/repos").assert_status(200);
     let names: Vec<_> = seen.items().iter().map(|one| one["name"].clone()).collect();
-    assert_eq!(names, [json!("staplers"), json!("blueprints")]);
+    assert_eq!(names, [json!("blueprints"), json!("staplers")]);
 }
 
 #[test]

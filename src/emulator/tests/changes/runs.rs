@@ -19,7 +19,7 @@ fn assert_run(observed: &mut Observed, status: &str, conclusion: &Value) -> Valu
     let runs = listed.body["workflow_runs"].as_array().expect("runs").clone();
     let is_dispatched =
         |run: &Value| run["event"].as_str().is_some_and(|name| name.ends_with("_dispatch"));
-    let run = runs.into_iter().rfind(is_dispatched);
+    let run = runs.into_iter().find(is_dispatched);
     let run = run.expect("a run");
     assert_eq!((&run["status"], &run["conclusion"]), (&json!(status), conclusion));
     run

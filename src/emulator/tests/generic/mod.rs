@@ -2,6 +2,7 @@
 
 pub mod agreement;
 pub mod documented;
+pub mod filters;
 pub mod fuzz;
 pub mod fuzz_inventory;
 pub mod inventory;

@@ -4,6 +4,7 @@ pub mod basics;
 pub mod branches;
 pub mod contents;
 pub mod feeds;
+pub mod filters;
 pub mod git_ids;
 pub mod issue_fields;
 pub mod issue_history;

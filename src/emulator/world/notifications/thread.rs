@@ -141,6 +141,7 @@ impl Topic {
 pub struct SeededRun {
     pub id: u64,
     pub repository: u64,
+    pub actor: u64,
     /// It waits for approval.
     pub is_waiting: bool,
     pub at: Timestamp,
