@@ -22,9 +22,8 @@ pub fn plain(
     let head = issue.pull_from.as_deref().unwrap_or("");
     let history = || call.world.history(repository);
     Some(match name {
-        "isDraft" | "isCrossRepository" | "isInMergeQueue" | "isMergeQueueEnabled" => {
-            FieldValue::value(false)
-        }
+        "isDraft" => FieldValue::value(issue.is_draft),
+        "isCrossRepository" | "isInMergeQueue" | "isMergeQueueEnabled" => FieldValue::value(false),
         "merged" => FieldValue::value(issue.merged.is_some()),
         "mergedAt" => {
             FieldValue::maybe_text(issue.merged.as_ref().map(|(at, _)| iso(*at)).as_deref())

@@ -102,7 +102,7 @@ impl Renderer<'_> {
             "merge_commit_sha": issue.merged.as_ref().map(|(_, sha)| sha),
             "requested_reviewers": self.requested_reviewers(repository, issue),
             "requested_teams": self.requested_teams(repository, issue),
-            "draft": false,
+            "draft": issue.is_draft,
             "auto_merge": null,
             "head": branch(issue.pull_from.as_deref().unwrap_or("main"), head.as_ref()),
             "base": branch(issue.pull_into.as_ref().unwrap_or(&repository.default_branch), base),

@@ -7,4 +7,5 @@ pub mod git;
 pub mod lfs;
 pub mod protection;
 pub mod refs;
+pub mod rollup;
 pub mod statuses;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::emulator::accounts::Level;
 use crate::emulator::http::{ApiError, Fields, Reply, segment};
 use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
-use crate::emulator::world::StoredItem;
+use crate::emulator::world::{StoredItem, World};
 
 const READ: Need = Need::repository("administration", Level::Read, Role::Push);
 /// SPECIFICATION, "Permissions".
@@ -80,12 +80,20 @@ const KINDS: [&str; 3] = ["apps", "teams", "users"];
 const NAMES_MAX: usize = 100;
 
 pub fn of(call: &Call<'_>, branch: &str) -> Option<StoredItem> {
-    let collection = call.world.collections.collection(&collection(call, branch))?;
+    stored(call.world, call.repository, branch)
+}
+
+pub fn stored(world: &World, repository: u64, branch: &str) -> Option<StoredItem> {
+    let collection = world.collections.collection(&protection_of(repository, branch))?;
     collection.get("protection").cloned()
 }
 
+fn protection_of(repository: u64, branch: &str) -> String {
+    format!("repository/{repository}/branches/{}", segment(branch))
+}
+
 fn collection(call: &Call<'_>, branch: &str) -> String {
-    format!("repository/{}/branches/{}", call.repository, segment(branch))
+    protection_of(call.repository, branch)
 }
 
 fn named(call: &Call<'_>) -> Result<StoredItem, ApiError> {

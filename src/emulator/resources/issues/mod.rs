@@ -8,4 +8,5 @@ pub mod labels;
 pub mod listing;
 pub mod milestones;
 pub mod pull_requests;
+pub mod review_state;
 pub mod reviewers;

@@ -59,7 +59,8 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("PullRequest", call.body)?;
     let [title, head, base] = ["title", "head", "base"].map(|name| fields.required_string(name));
     let body = fields.nullable_string("body").value();
-    let _ = (fields.boolean("draft"), fields.boolean("maintainer_can_modify"));
+    let is_draft = fields.boolean("draft").unwrap_or(false);
+    let _ = fields.boolean("maintainer_can_modify");
     let repository = call.repository()?;
     let history = call.world.history(repository);
     // `OWNER:BRANCH` of this same repository: other sources are not modelled.
@@ -86,6 +87,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
         body,
         pull_from: Some(from),
         pull_into: Some(base),
+        is_draft,
         ..Issue::new(id, number, title, author, now)
     };
     repository.issues.insert(number, pull);

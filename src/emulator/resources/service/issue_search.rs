@@ -2,14 +2,15 @@
 
 use std::cmp::Reverse;
 
-use super::search_terms::{Term, days, invalid, numbers, parse, wrong};
+use super::issue_facts::{self, Fact};
+use super::search_terms::{self, Term, days, invalid, numbers, parse, wrong};
 use crate::emulator::http::ApiError;
 use crate::emulator::http::ranges::Range;
 use crate::emulator::resources::issues::labels;
 use crate::emulator::routing::Call;
 use crate::emulator::world::{Comment, Issue, IssueState, Repository, Visibility};
 
-const QUALIFIERS: &[&str] = &[
+const OWN_QUALIFIERS: [&str; 24] = [
     "archived",
     "assignee",
     "author",
@@ -36,6 +37,13 @@ const QUALIFIERS: &[&str] = &[
     "user",
 ];
 
+/// All qualifiers, in the order of their names.
+fn qualifiers() -> Vec<&'static str> {
+    let mut all: Vec<&str> = OWN_QUALIFIERS.into_iter().chain(issue_facts::QUALIFIERS).collect();
+    all.sort_unstable();
+    all
+}
+
 type Found<'a> = (&'a Repository, &'a Issue);
 
 enum Filter {
@@ -49,6 +57,7 @@ enum Filter {
     IsPrivate(bool),
     IsArchived(bool),
     IsDraft(bool),
+    Fact(Fact),
     Author(Option<u64>),
     /// `*` is anybody.
     Assignee(Option<u64>, bool),
@@ -76,7 +85,7 @@ struct Fields {
 
 /// Returns what the search finds, in its order.
 pub fn find<'a>(call: &'a Call<'_>, search: &str) -> Result<Vec<Found<'a>>, ApiError> {
-    let terms = parse(search, QUALIFIERS)?;
+    let terms = parse(search, &qualifiers())?;
     let mut filters = Vec::new();
     let mut fields = Fields { title: true, body: true, comments: false };
     let mut order = None;
@@ -92,31 +101,69 @@ pub fn find<'a>(call: &'a Call<'_>, search: &str) -> Result<Vec<Found<'a>>, ApiE
     for repository in searched(call, &filters) {
         let full_name = call.world.full_name(repository).to_lowercase();
         let has = |issue: &&Issue| {
-            let on = On { full_name: &full_name, repository, issue, fields };
+            let on = On { call, full_name: &full_name, repository, issue, fields };
             filters.iter().all(|(negated, filter)| on.has(filter) != *negated)
         };
         found.extend(repository.issues.values().filter(has).map(|issue| (repository, issue)));
     }
     if let Some((key, descends)) = order.or(parameters(call)?) {
+        found.sort_by_cached_key(|(repository, issue)| key.of(call, repository, issue));
         if descends {
-            found.sort_by_key(|(_, issue)| Reverse(key(issue)));
-        } else {
-            found.sort_by_key(|(_, issue)| key(issue));
+            // Equal ones keep their order.
+            found.reverse();
+            found
+                .sort_by_cached_key(|(repository, issue)| Reverse(key.of(call, repository, issue)));
         }
     }
     Ok(found)
 }
 
-type Key = fn(&Issue) -> u64;
+#[derive(Clone, Copy, Debug)]
+enum Key {
+    Created,
+    Updated,
+    Comments,
+    /// All reactions, or those of one kind.
+    Reactions(Option<&'static str>),
+    Interactions,
+}
 
-fn key(name: &str) -> Option<Key> {
-    let key: Key = match name {
-        "created" => |issue| issue.created_at.as_millis(),
-        "updated" => |issue| issue.updated_at.as_millis(),
-        "comments" => |issue| issue.comments.len() as u64,
-        _ => return None,
-    };
-    Some(key)
+/// The orders by the number of reactions of a kind, with the name of the kind in the store.
+const REACTIONS: [(&str, &str); 6] = [
+    ("reactions-+1", "+1"),
+    ("reactions--1", "-1"),
+    ("reactions-heart", "heart"),
+    ("reactions-smile", "laugh"),
+    ("reactions-tada", "hooray"),
+    ("reactions-thinking_face", "confused"),
+];
+
+const SORT_KEYS: &str = "created, updated, comments, reactions, interactions or reactions-KIND";
+
+impl Key {
+    fn named(name: &str) -> Option<Self> {
+        // An unescaped `+` in a query arrives as a space.
+        let name = name.replace(' ', "+");
+        let kind = REACTIONS.iter().find(|(known, _)| *known == name);
+        Some(match name.as_str() {
+            "created" => Self::Created,
+            "updated" => Self::Updated,
+            "comments" => Self::Comments,
+            "reactions" => Self::Reactions(None),
+            "interactions" => Self::Interactions,
+            _ => Self::Reactions(Some(kind?.1)),
+        })
+    }
+
+    fn of(self, call: &Call<'_>, repository: &Repository, issue: &Issue) -> u64 {
+        match self {
+            Self::Created => issue.created_at.as_millis(),
+            Self::Updated => issue.updated_at.as_millis(),
+            Self::Comments => issue.comments.len() as u64,
+            Self::Reactions(kind) => issue_facts::reactions(call, repository, issue, kind),
+            Self::Interactions => issue_facts::interactions(call, repository, issue),
+        }
+    }
 }
 
 fn sorting(value: &str) -> Result<(Key, bool), ApiError> {
@@ -125,23 +172,16 @@ fn sorting(value: &str) -> Result<(Key, bool), ApiError> {
         Some((name, "desc")) => (name, true),
         _ => (value, true),
     };
-    let found = key(name).map(|key| (key, descends));
-    found.ok_or_else(|| wrong("sort", "created, updated or comments, with -asc or -desc"))
+    let found = Key::named(name).map(|key| (key, descends));
+    found.ok_or_else(|| wrong("sort", &format!("{SORT_KEYS}, with -asc or -desc")))
 }
 
 /// The order by the parameters `sort` and `order`.
 fn parameters(call: &Call<'_>) -> Result<Option<(Key, bool)>, ApiError> {
-    let descends = match call.query.get("order") {
-        None | Some("desc") => true,
-        Some("asc") => false,
-        Some(_) => return Err(ApiError::invalid("Search", "order", "order must be asc or desc")),
-    };
-    let Some(name) = call.query.get("sort").filter(|name| !name.is_empty()) else {
-        return Ok(None);
-    };
-    let message = "sort must be created, updated or comments";
-    let key = key(name).ok_or_else(|| ApiError::invalid("Search", "sort", message))?;
-    Ok(Some((key, descends)))
+    let descends = search_terms::descends(call)?;
+    let message = format!("sort must be {SORT_KEYS}");
+    let key = call.choice("Search", "sort", Key::named, &message)?;
+    Ok(key.map(|key| (key, descends)))
 }
 
 fn searched_fields(value: &str) -> Result<Fields, ApiError> {
@@ -177,6 +217,10 @@ fn filter(call: &Call<'_>, qualifier: Option<&str>, value: &str) -> Result<Filte
     };
     let user = || match value.trim_start_matches('@') {
         "me" if value == "@me" => call.caller.user(),
+        login if login.starts_with("app/") => {
+            let bot = format!("{}[bot]", login.trim_start_matches("app/"));
+            call.world.user_by_login(&bot).map(|user| user.id)
+        }
         login => call.world.user_by_login(login).map(|user| user.id),
     };
     Ok(match qualifier {
@@ -195,13 +239,18 @@ fn filter(call: &Call<'_>, qualifier: Option<&str>, value: &str) -> Result<Filte
         Some("draft") => Filter::IsDraft(flag("draft")?),
         Some("archived") => Filter::IsArchived(flag("archived")?),
         Some("no") => {
-            let known = ["label", "assignee", "milestone"].into_iter().find(|name| *name == value);
-            Filter::Without(known.ok_or_else(|| wrong("no", "label, assignee or milestone"))?)
+            let known = ["label", "assignee", "milestone", "project", "type"];
+            let known = known.into_iter().find(|name| *name == value);
+            let accepted = "label, assignee, milestone, project or type";
+            Filter::Without(known.ok_or_else(|| wrong("no", accepted))?)
         }
         Some("comments") => Filter::Comments(numbers("comments", value)?),
         Some("created") => Filter::Created(days("created", value)?),
         Some("updated") => Filter::Updated(days("updated", value)?),
         Some("closed") => Filter::Closed(days("closed", value)?),
+        Some(name) if issue_facts::is_known(name) => {
+            Filter::Fact(Fact::read(call, name, value, user())?)
+        }
         // `parse` accepts no other.
         Some(_) => Filter::Merged(days("merged", value)?),
     })
@@ -220,8 +269,10 @@ fn state(value: &str) -> Result<Filter, ApiError> {
         "private" => Filter::IsPrivate(true),
         "public" => Filter::IsPrivate(false),
         "draft" => Filter::IsDraft(true),
+        // There is no merge queue.
+        "queued" => Filter::Fact(Fact::Nothing),
         _ => {
-            let known = "issue, pr, open, closed, merged, unmerged, locked, unlocked, private, public and draft";
+            let known = "issue, pr, open, closed, merged, unmerged, locked, unlocked, private, public, draft and queued";
             return Err(wrong("is, type and state", known));
         }
     })
@@ -229,6 +280,7 @@ fn state(value: &str) -> Result<Filter, ApiError> {
 
 /// An issue with its place.
 struct On<'a> {
+    call: &'a Call<'a>,
     full_name: &'a str,
     repository: &'a Repository,
     issue: &'a Issue,
@@ -251,8 +303,8 @@ impl On<'_> {
             Filter::IsLocked(wanted) => issue.locked == *wanted,
             Filter::IsPrivate(wanted) => (repository.visibility == Visibility::Private) == *wanted,
             Filter::IsArchived(wanted) => repository.features.get("archived") == Some(wanted),
-            // No pull request is a draft.
-            Filter::IsDraft(wanted) => issue.pull_from.is_some() && !wanted,
+            Filter::IsDraft(wanted) => issue.pull_from.is_some() && issue.is_draft == *wanted,
+            Filter::Fact(fact) => fact.holds(self.call, repository, issue),
             Filter::Author(user) => by(user, issue.author),
             Filter::Assignee(user, anybody) => {
                 (*anybody && !issue.assignees.is_empty())
@@ -261,7 +313,10 @@ impl On<'_> {
             Filter::Commenter(user) => self.comments().any(|comment| by(user, comment.author)),
             Filter::Involves(user) => {
                 by(user, issue.author)
-                    || user.is_some_and(|user| issue.assignees.contains(&user))
+                    || user.is_some_and(|user| {
+                        issue.assignees.contains(&user)
+                            || issue_facts::mentions_user(self.call, repository, issue, user)
+                    })
                     || self.comments().any(|comment| by(user, comment.author))
             }
             Filter::Labels(names) => labels::of_issue(repository, issue)
@@ -280,7 +335,9 @@ impl On<'_> {
             }
             Filter::Without("label") => issue.labels.is_empty(),
             Filter::Without("assignee") => issue.assignees.is_empty(),
-            Filter::Without(_) => issue.milestone.is_none(),
+            Filter::Without("milestone") => issue.milestone.is_none(),
+            // No issue is in a project or has a type.
+            Filter::Without(_) => true,
             Filter::Comments(range) => range.has(issue.comments.len() as u64),
             Filter::Created(range) => range.has(issue.created_at.as_secs()),
             Filter::Updated(range) => range.has(issue.updated_at.as_secs()),

@@ -1,19 +1,18 @@
-//! Searches: plain words and a few qualifiers (`search_terms`). Those for issues are in
-//! `issue_search`.
+//! Searches: plain words and qualifiers (`search_terms`). Each large kind of search has a file of its
+//! own.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::issue_search;
 use super::search_terms::{self, Term, wrong};
-use crate::emulator::http::ranges::Range;
+use super::{code_search, commit_search, issue_search, repository_search};
 use crate::emulator::http::{ApiError, Code, Reply};
 use crate::emulator::limits::Resource;
 use crate::emulator::render::extend;
 use crate::emulator::resources::users::directory;
 use crate::emulator::routing::{Call, Need, Outcome, Route, USUAL, pagination};
-use crate::emulator::world::{Label, Owner, Repository, Visibility};
+use crate::emulator::world::{Label, Owner};
 
 pub const ROUTES: &[Route] = &[
     Route::get("/search/issues", Need::Nothing, search_issues).resource(Resource::SEARCH),
@@ -66,58 +65,12 @@ fn search_issues(call: &mut Call<'_>) -> Outcome {
     Ok(hits(call, total, found, |(repository, issue)| renderer.issue(repository, issue)))
 }
 
-/// Of repositories: the checked qualifiers of visibility, and the others as they are.
 fn search_repositories(call: &mut Call<'_>) -> Outcome {
-    let qualifiers =
-        ["archived", "fork", "forks", "is", "language", "org", "repo", "stars", "topic", "user"];
-    let terms = terms(call, &qualifiers)?;
-    for Term { qualifier, value, .. } in &terms {
-        match qualifier.as_deref() {
-            Some(name @ ("stars" | "forks")) => {
-                search_terms::numbers(name, value)?;
-            }
-            Some("is") if !matches!(&**value, "public" | "private" | "archived") => {
-                return Err(wrong("is", "public, private or archived"));
-            }
-            Some("archived") if !matches!(&**value, "true" | "false") => {
-                return Err(wrong("archived", "true or false"));
-            }
-            Some("fork") if !matches!(&**value, "true" | "only" | "false") => {
-                return Err(wrong("fork", "true, only or false"));
-            }
-            _ => {}
-        }
-    }
-    let has = |repository: &Repository, qualifier: Option<&str>, value: &str| {
-        let full_name = call.world.full_name(repository).to_lowercase();
-        let in_range =
-            |count: usize| Range::of_numbers(value).is_some_and(|range| range.has(count as u64));
-        let is_archived = repository.features.get("archived") == Some(&true);
-        match (qualifier, value) {
-            (Some("repo"), name) => full_name == name,
-            (Some("user" | "org"), login) => full_name.split('/').next() == Some(login),
-            (Some("language"), language) => {
-                repository.language.is_some_and(|known| known.eq_ignore_ascii_case(language))
-            }
-            (Some("topic"), topic) => repository.topics.iter().any(|known| known == topic),
-            (Some("is"), "public") => repository.visibility == Visibility::Public,
-            (Some("is"), "private") => repository.visibility == Visibility::Private,
-            (Some("is"), _) => is_archived,
-            (Some("archived"), wanted) => is_archived == (wanted == "true"),
-            (Some("fork"), "only") => repository.fork_of.is_some(),
-            (Some("fork"), wanted) => wanted == "true" || repository.fork_of.is_none(),
-            (Some("stars"), _) => in_range(repository.stars.len()),
-            (Some("forks"), _) => in_range(repository.forks.len()),
-            (_, text) => {
-                full_name.contains(text) || repository.description.to_lowercase().contains(text)
-            }
-        }
-    };
-    let found = call.visible_repositories();
-    let found = found.filter(|repository| all(&terms, |name, value| has(repository, name, value)));
-    let found: Vec<&Repository> = found.take(HITS_MAX).collect();
+    let mut found = repository_search::find(call, wanted(call)?)?;
+    let total = found.len();
+    found.truncate(HITS_MAX);
     let renderer = call.renderer();
-    Ok(hits(call, found.len(), found, |repository| renderer.repository(repository)))
+    Ok(hits(call, total, found, |repository| renderer.repository(repository)))
 }
 
 fn search_users(call: &mut Call<'_>) -> Outcome {
@@ -171,32 +124,16 @@ fn search_topics(call: &mut Call<'_>) -> Outcome {
 }
 
 fn search_commits(call: &mut Call<'_>) -> Outcome {
-    let terms = terms(call, &["org", "repo", "user"])?;
+    let found = commit_search::find(call, wanted(call)?, HITS_MAX)?;
     let renderer = call.renderer();
-    let mut found = Vec::new();
-    for repository in call.visible_repositories() {
-        let full_name = call.world.full_name(repository).to_lowercase();
-        let has = |message: &str, qualifier: Option<&str>, value: &str| match qualifier {
-            Some("repo") => full_name == value,
-            Some(_) => full_name.split('/').next() == Some(value),
-            None => message.to_lowercase().contains(value),
-        };
-        let history = call.world.history(repository);
-        let log = history.tip(repository).into_iter().flat_map(|tip| history.until(tip));
-        let hits = log.filter(|commit| {
-            all(&terms, |qualifier, value| has(&commit.message, qualifier, value))
-        });
-        for commit in hits.take(HITS_MAX.saturating_sub(found.len())) {
-            let mut value = renderer.commit(repository, commit);
-            extend(&mut value, json!({ "repository": renderer.repository(repository) }));
-            found.push(value);
-        }
-    }
-    Ok(hits(call, found.len(), found, |commit| commit))
+    Ok(hits(call, found.len(), found, |(repository, commit)| {
+        let mut value = renderer.commit(repository, &commit);
+        extend(&mut value, json!({ "repository": renderer.repository(repository) }));
+        value
+    }))
 }
 
-/// Files are not indexed.
 fn search_code(call: &mut Call<'_>) -> Outcome {
-    terms(call, &["extension", "filename", "in", "language", "org", "path", "repo", "user"])?;
-    Ok(hits(call, 0, Vec::new(), |file: Value| file))
+    let found = code_search::find(call, wanted(call)?, HITS_MAX)?;
+    Ok(hits(call, found.len(), found, |file| file))
 }

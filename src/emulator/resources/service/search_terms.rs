@@ -5,6 +5,7 @@
 
 use crate::emulator::http::ApiError;
 use crate::emulator::http::ranges::Range;
+use crate::emulator::routing::Call;
 
 /// A term, in lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +67,18 @@ pub fn numbers(name: &str, text: &str) -> Result<Range, ApiError> {
 
 pub fn days(name: &str, text: &str) -> Result<Range, ApiError> {
     Range::of_days(text).ok_or_else(|| wrong(name, "a date such as >=2026-01-31"))
+}
+
+/// Reads the parameter `order`; the default is `desc`.
+pub fn descends(call: &Call<'_>) -> Result<bool, ApiError> {
+    let named = |name: &str| matches!(name, "asc" | "desc").then_some(name == "desc");
+    let order = call.choice("Search", "order", named, "order must be asc or desc")?;
+    Ok(order.unwrap_or(true))
+}
+
+/// Reads a value that is true or false.
+pub fn flag(name: &str, value: &str) -> Result<bool, ApiError> {
+    value.parse().map_err(|_| wrong(name, "true or false"))
 }
 
 pub fn wrong(name: &str, accepted: &str) -> ApiError {

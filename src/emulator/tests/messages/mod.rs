@@ -5,5 +5,6 @@ pub mod objects;
 pub mod polling;
 pub mod reference;
 pub mod replay;
+pub mod searches;
 pub mod socket;
 pub mod unreadable;

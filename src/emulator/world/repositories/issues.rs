@@ -50,6 +50,7 @@ pub struct Issue {
     pub pull_from: Option<String>,
     /// The target branch, unless it is the default one.
     pub pull_into: Option<String>,
+    pub is_draft: bool,
     /// The time of the merge and its commit.
     pub merged: Option<(Timestamp, String)>,
     /// Restricts comments to callers with push rights.
@@ -76,6 +77,7 @@ impl Issue {
             closed_at: None,
             pull_from: None,
             pull_into: None,
+            is_draft: false,
             merged: None,
             locked: false,
             lock_reason: None,
