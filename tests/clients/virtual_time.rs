@@ -156,6 +156,7 @@ impl VirtualTime {
             .method(method)
             .uri(path)
             .header("authorization", format!("Bearer {}", self.token))
+            .header("content-type", "application/json")
             .body(body)
             .expect("a request");
         let now = self.clock.now();

@@ -61,7 +61,11 @@ pub struct TestRequest {
 impl TestRequest {
     pub fn new(method: &str, path: &str) -> Self {
         let method = Method::from_bytes(method.as_bytes()).expect("a method");
-        Self { method, path: path.to_owned(), headers: Vec::new(), body: Bytes::new() }
+        let request =
+            Self { method, path: path.to_owned(), headers: Vec::new(), body: Bytes::new() };
+        // The control plane takes nothing else.
+        let is_control = path.starts_with("/_emulator");
+        if is_control { request.header("content-type", "application/json") } else { request }
     }
 
     /// Adds a credential: a token as Bearer, `CLIENT_ID:CLIENT_SECRET` as Basic, and nothing for

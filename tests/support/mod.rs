@@ -107,6 +107,7 @@ impl World {
             .method(method)
             .uri(path)
             .header("authorization", format!("Bearer {}", self.tokens[0].token))
+            .header("content-type", "application/json")
             .body(body)
             .unwrap();
         let now = self.upstream_clock.now();

@@ -74,7 +74,7 @@ fn handle(
     request: &Request<Bytes>,
     segments: &[&str],
 ) -> ControlResult {
-    offer::admit(request)?;
+    offer::admit(request, segments)?;
     if path::is_too_large(request, BODY_BYTES_MAX) {
         let message = "the body is too large for any control";
         return refuse(StatusCode::PAYLOAD_TOO_LARGE, message);

@@ -6,7 +6,7 @@
 //! served. Responses carry no CORS headers, so a page cannot read them either.
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{Method, Request, StatusCode};
 
 use super::{ControlResult, JsonReply};
 use crate::cross_site;
@@ -66,7 +66,7 @@ pub fn refuse(segments: &[&str]) -> ControlResult {
 }
 
 /// Refuses requests that a page of another site may have caused.
-pub fn admit(request: &Request<Bytes>) -> Result<(), JsonReply> {
+pub fn admit(request: &Request<Bytes>, segments: &[&str]) -> Result<(), JsonReply> {
     let (uri, headers) = (request.uri(), request.headers());
     if path::has_foreign_host(request) {
         let message = "the control plane is reached by an IP address or as localhost";
@@ -76,22 +76,14 @@ pub fn admit(request: &Request<Bytes>) -> Result<(), JsonReply> {
         let message = "pages of other sites may not use the control plane";
         return super::refuse(StatusCode::FORBIDDEN, message);
     }
-    if request.method() == Method::POST && !may_be_json(headers, request.body()) {
-        let message = "the body should be JSON, with Content-Type: application/json";
+    // A page cannot send this type without a preflight, which is not granted.
+    if request.method() == Method::POST
+        && has("POST", segments)
+        && cross_site::media_type(headers).as_deref() != Some("application/json")
+    {
+        let message =
+            "a POST to the control plane has Content-Type: application/json, even without a body";
         return super::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
     }
     Ok(())
-}
-
-/// Returns false for a body that an HTML form can send.
-fn may_be_json(headers: &HeaderMap, body: &[u8]) -> bool {
-    match cross_site::media_type(headers).as_deref() {
-        None | Some("application/json") => true,
-        // The default of `curl -d`. A form would encode the brace.
-        Some("application/x-www-form-urlencoded") => {
-            let body = body.trim_ascii_start();
-            body.is_empty() || body.starts_with(b"{")
-        }
-        Some(_) => false,
-    }
 }

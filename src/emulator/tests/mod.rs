@@ -154,6 +154,10 @@ fn request(
     for (name, value) in headers {
         builder = builder.header(*name, *value);
     }
+    let has_type = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+    if path.starts_with("/_emulator") && !has_type {
+        builder = builder.header("content-type", "application/json");
+    }
     let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
     builder.body(body).expect("a well-formed request")
 }

@@ -535,9 +535,10 @@ fn an_invalid_fault_names_every_wrong_field() {
         .assert_names_field("fault");
     upstream.post(NOBODY, "/_emulator/faults", &json!({})).assert_names_field("fault");
     upstream.post(NOBODY, "/_emulator/faults", &json!([])).assert_status(400);
-    let malformed =
-        Request::post("/_emulator/faults").body(Bytes::from_static(b"{")).expect("well formed");
-    upstream.send(&malformed).assert_status(400);
+    let malformed = Request::post("/_emulator/faults")
+        .header("content-type", "application/json")
+        .body(Bytes::from_static(b"{"));
+    upstream.send(&malformed.expect("well formed")).assert_status(400);
     assert_eq!(
         upstream.get(NOBODY, "/_emulator/faults").body["faults"],
         json!([]),

@@ -66,6 +66,7 @@ fn a_control_body_that_is_no_json_object_is_400() {
             let request = Request::builder()
                 .method(method)
                 .uri(format!("/_emulator/{path}"))
+                .header("content-type", "application/json")
                 .body(Bytes::from(body))
                 .expect("well formed");
             upstream.send(&request).assert_status(400);
@@ -74,6 +75,7 @@ fn a_control_body_that_is_no_json_object_is_400() {
         let request = Request::builder()
             .method(method)
             .uri(format!("/_emulator/{path}"))
+            .header("content-type", "application/json")
             .body(Bytes::from(large))
             .expect("well formed");
         upstream.send(&request).assert_status(413);
@@ -301,14 +303,15 @@ fn a_page_of_another_site_cannot_use_the_control_plane() {
 }
 
 #[test]
-fn a_control_body_is_none_that_a_form_can_send() {
+fn a_control_post_is_declared_as_json() {
     let mut upstream = Upstream::new();
     for (content_type, body, status) in [
-        (None, "", 200),
-        (None, "{}", 200),
+        (Some("application/json"), "", 200),
         (Some("application/json; charset=utf-8"), "{}", 200),
-        (Some("application/x-www-form-urlencoded"), " {}", 200),
-        (Some("application/x-www-form-urlencoded"), "", 200),
+        (None, "", 415),
+        (None, "{}", 415),
+        (Some("application/x-www-form-urlencoded"), " {}", 415),
+        (Some("application/x-www-form-urlencoded"), "", 415),
         (Some("application/x-www-form-urlencoded"), "%7B%7D", 415),
         (Some("text/plain"), "{}", 415),
         (Some("multipart/form-data; boundary=x"), "{}", 415),
@@ -319,9 +322,16 @@ fn a_control_body_is_none_that_a_form_can_send() {
             builder = builder.header("content-type", content_type);
         }
         let request = builder.body(Bytes::from_static(body.as_bytes())).expect("well formed");
+        let answer = upstream.send(&request).assert_status(status);
+        let message = answer.body["message"].as_str().unwrap_or("");
+        assert_eq!(status == 415, message.contains("Content-Type: application/json"), "{message}");
+    }
+    // What no POST reaches is said first.
+    for (path, status) in [("/_emulator/world", 405), ("/_emulator/nothing", 404)] {
+        let request = Request::post(path).body(Bytes::new()).expect("well formed");
         upstream.send(&request).assert_status(status);
     }
-    // A PUT of another origin needs a preflight, which is not granted.
+    // A DELETE needs no body. A PUT of another origin needs a preflight, which is not granted.
     let put = Request::put("/_emulator/limits")
         .header("content-type", "application/x-www-form-urlencoded")
         .body(Bytes::from_static(b"{\"limits\": {}}"));

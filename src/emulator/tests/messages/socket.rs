@@ -37,6 +37,7 @@ async fn ask(
         .method(method)
         .uri(uri)
         .header("authorization", format!("Bearer {ADA}"))
+        .header("content-type", "application/json")
         .body(Full::new(body))
         .expect("well formed");
     let response = client.request(request).await.expect("an answer");
