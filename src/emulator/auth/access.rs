@@ -9,7 +9,7 @@ use crate::emulator::accounts::{AccountId, Caller, Level, Token};
 use crate::emulator::http::{ApiError, segment};
 use crate::emulator::routing::need::{NOTIFICATION_SCOPES, enterprise_scope};
 use crate::emulator::routing::{Call, Need, OrganizationNeed, OrganizationRole, Role, Unscoped};
-use crate::emulator::world::{Organization, Owner, Repository, Visibility, World};
+use crate::emulator::world::{Organization, Owner, Repository, RepositoryRole, Visibility, World};
 
 pub const REJECTED_APP: &str = "Resource not accessible by integration";
 const REJECTED_PERSONAL: &str = "Resource not accessible by personal access token";
@@ -303,7 +303,15 @@ pub fn role_of(world: &World, user: u64, repository: &Repository) -> Option<Role
         }
         Owner::User(_) => {}
     }
-    repository.collaborators.contains(&user).then_some(Role::Push)
+    repository.collaborators.get(&user).copied().map(role_of_collaborator)
+}
+
+pub fn role_of_collaborator(held: RepositoryRole) -> Role {
+    match held {
+        RepositoryRole::Pull | RepositoryRole::Triage => Role::Take,
+        RepositoryRole::Push | RepositoryRole::Maintain => Role::Push,
+        RepositoryRole::Admin => Role::Admin,
+    }
 }
 
 pub fn path_of(world: &World, repository: &Repository) -> String {

@@ -20,7 +20,7 @@ use crate::emulator::generic;
 use crate::emulator::http::{ApiError, Fields, Urls};
 use crate::emulator::state::State;
 use crate::emulator::world::{
-    Detail, IssueState, Owner, Reason, Repository, SeededRun, Topic, World,
+    Detail, IssueState, Owner, Reason, Repository, RepositoryRole, SeededRun, Topic, World,
 };
 
 pub const KINDS: [&str; 10] = [
@@ -128,7 +128,8 @@ impl Trigger {
             "approval_requested" => self.notify_user(world, Reason::ApprovalRequested),
             "invitation" => {
                 // The user accepted an invitation to the repository and may push from now on.
-                self.repository_mut(world)?.collaborators.insert(user);
+                let found = self.repository_mut(world)?;
+                found.collaborators.entry(user).or_insert(RepositoryRole::Push);
                 self.notify_user(world, Reason::Invitation)
             }
             "member_feature_requested" => self.notify_owners(world),

@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 use super::issues;
 use super::notifications::Notice;
 use super::webhooks::{EventContext, EventScope, WebhookEvent, publish_in};
+use crate::clock::Timestamp;
 use crate::emulator::http::{SITE, iso};
 use crate::emulator::render::{Renderer, extend};
 use crate::emulator::world::{
-    Author, Commit, Edit, History, HistoryFull, IssueState, README, Repository, Tree, World,
+    Author, Commit, Edit, History, HistoryFull, Issue, IssueState, README, Repository, Tree, World,
 };
 
 /// The SHA of a branch that does not exist.
@@ -105,19 +106,53 @@ fn synchronize(
     repository: u64,
     (branch, before, after): (&str, &str, &str),
 ) {
-    let Some(found) = world.repositories.get_mut(&repository) else { return };
-    let mut pulls = Vec::new();
-    for pull in found.issues.values_mut() {
-        if pull.state == IssueState::Open && pull.pull_from.as_deref() == Some(branch) {
-            pull.updated_at = context.now;
-            pulls.push(pull.number);
+    let names = json!({ "before": before, "after": after });
+    let network = world.network(repository);
+    for base in std::iter::once(repository).chain(network) {
+        for number in moved_pulls(world, context.now, base, (repository, branch, after)) {
+            let context = EventContext { scope: EventScope::Repository(base), ..context };
+            let (at, event) = ((base, number), ("synchronize", Vec::new()));
+            issues::raise(world, context, at, event, Notice::Nobody, |_| names.clone());
         }
     }
-    let names = json!({ "before": before, "after": after });
-    for number in pulls {
-        let (at, event) = ((repository, number), ("synchronize", Vec::new()));
-        issues::raise(world, context, at, event, Notice::Nobody, |_| names.clone());
+}
+
+/// Moves the open pull requests of a repository whose source is this branch of another, or the same,
+/// repository. A pull request whose repository has no room for the commits stays where it was.
+fn moved_pulls(
+    world: &mut World,
+    now: Timestamp,
+    base: u64,
+    (source, branch, after): (u64, &str, &str),
+) -> Vec<u64> {
+    let is_its = |pull: &Issue| {
+        let from = pull.fork.as_ref().map_or(base, |fork| fork.repository);
+        pull.state == IssueState::Open
+            && pull.pull_from.as_deref() == Some(branch)
+            && from == source
+    };
+    let Some(found) = world.repositories.get(&base) else { return Vec::new() };
+    let pulls = found.issues.values().filter(|pull| is_its(pull)).map(|pull| pull.number);
+    let pulls: Vec<u64> = pulls.collect();
+    if pulls.is_empty() || (base != source && adopt(world, base, source, after).is_err()) {
+        return Vec::new();
     }
+    let Some(found) = world.repositories.get_mut(&base) else { return Vec::new() };
+    for number in &pulls {
+        let Some(pull) = found.issues.get_mut(number) else { continue };
+        pull.updated_at = now;
+        if let Some(fork) = &mut pull.fork {
+            after.clone_into(&mut fork.sha);
+        }
+    }
+    pulls
+}
+
+/// Copies the commits of a fork's branch into the repository of its pull request.
+pub fn adopt(world: &mut World, base: u64, fork: u64, sha: &str) -> Result<(), HistoryFull> {
+    let Some(fork) = world.repositories.get(&fork) else { return Ok(()) };
+    let from = world.history(fork);
+    world.history_mut(base).map_or(Ok(()), |history| history.adopt(&from, sha))
 }
 
 /// Builds the payload in the running service's form; the upstream does not document it.

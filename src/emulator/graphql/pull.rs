@@ -20,6 +20,7 @@ pub fn plain(
     name: &str,
 ) -> Option<FieldValue> {
     let head = issue.pull_from.as_deref().unwrap_or("");
+    let source = call.world.pull_repository(repository, issue);
     let history = || call.world.history(repository);
     Some(match name {
         "isDraft" => FieldValue::value(issue.is_draft),
@@ -39,13 +40,13 @@ pub fn plain(
             let by = commit.and_then(|commit| people::actor(call.world, commit.author.user));
             FieldValue::maybe(by)
         }
-        "mergeStateStatus" => FieldValue::text(match (issue.state, history().head(head)) {
+        "mergeStateStatus" => FieldValue::text(match (issue.state, history().pull_source(issue)) {
             (IssueState::Open, Some(_)) => "CLEAN",
             _ => "UNKNOWN",
         }),
         "autoMergeRequest" | "reviewDecision" => FieldValue::null(),
         "maintainerCanModify" => FieldValue::value(true),
-        "mergeable" => FieldValue::text(match (issue.state, history().head(head)) {
+        "mergeable" => FieldValue::text(match (issue.state, history().pull_source(issue)) {
             (IssueState::Open, Some(_)) => "MERGEABLE",
             _ => "UNKNOWN",
         }),
@@ -65,8 +66,10 @@ pub fn plain(
             let head = call.world.pull_head(&history(), issue);
             FieldValue::text(head.as_ref().map_or("", |head| head.sha.as_str()))
         }
-        "headRepository" => FieldValue::One(Node::Repository(repository.id)),
-        "headRepositoryOwner" => FieldValue::One(people::of_owner(repository.owner)),
+        "headRepository" => FieldValue::maybe(source.map(|source| Node::Repository(source.id))),
+        "headRepositoryOwner" => {
+            FieldValue::maybe(source.map(|source| people::of_owner(source.owner)))
+        }
         _ => return None,
     })
 }

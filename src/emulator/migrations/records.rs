@@ -56,7 +56,7 @@ impl<'a> Subject<'a> {
             if let Owner::User(owner) = repository.owner {
                 users.insert(owner);
             }
-            users.extend(&repository.collaborators);
+            users.extend(repository.collaborators.keys());
             users.extend(repository.milestones.values().map(|milestone| milestone.creator));
             users.extend(repository.comments.values().map(|comment| comment.author));
             users.extend(self.reviewers(repository));
@@ -112,7 +112,7 @@ impl<'a> Subject<'a> {
         self.repositories.iter().map(|repository| {
             let url = self.url(repository);
             let collaborators: Vec<Value> =
-                repository.collaborators.iter().map(|user| json!({ "user": self.user_url(*user), "permission": "write" })).collect();
+                repository.collaborators.iter().map(|(user, role)| json!({ "user": self.user_url(*user), "permission": role.role_name() })).collect();
             let label = |label: &Label| json!({ "url": label_url(&url, label), "name": label.name, "color": label.color, "description": label.description, "created_at": iso(repository.created_at) });
             let labels: Vec<Value> = repository.labels.values().map(label).collect();
             let feature = |name: &str| repository.features.get(name).copied().unwrap_or(false);

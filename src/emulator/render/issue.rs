@@ -72,11 +72,18 @@ impl Renderer<'_> {
         let repository_url = self.repository_url(repository);
         let url = format!("{repository_url}/pulls/{}", issue.number);
         let page = format!("{}/pull/{}", self.page(repository), issue.number);
-        let owner = self.world.owner_login(repository.owner);
         let history = self.world.history(repository);
         let head = self.world.pull_head(&history, issue).map(|head| head.sha);
         let base = history.pull_base(repository, issue).map(|base| &base.sha);
-        let branch = |name: &str, sha: Option<&String>| json!({ "label": format!("{owner}:{name}"), "ref": name, "sha": sha, "user": self.owner_summary(repository.owner), "repo": self.repository(repository) });
+        let source = self.world.pull_repository(repository, issue);
+        let branch = |of: Option<&Repository>, name: &str, sha: Option<&String>| {
+            let owner = of.map_or("unknown", |of| self.world.owner_login(of.owner));
+            json!({
+                "label": format!("{owner}:{name}"), "ref": name, "sha": sha,
+                "user": of.map(|of| self.owner_summary(of.owner)),
+                "repo": of.map(|of| self.repository(of)),
+            })
+        };
         let own = json!({
             "id": issue.id,
             "node_id": node_id("PullRequest", issue.id),
@@ -104,8 +111,8 @@ impl Renderer<'_> {
             "requested_teams": self.requested_teams(repository, issue),
             "draft": issue.is_draft,
             "auto_merge": null,
-            "head": branch(issue.pull_from.as_deref().unwrap_or("main"), head.as_ref()),
-            "base": branch(issue.pull_into.as_ref().unwrap_or(&repository.default_branch), base),
+            "head": branch(source, issue.pull_from.as_deref().unwrap_or("main"), head.as_ref()),
+            "base": branch(Some(repository), issue.pull_into.as_ref().unwrap_or(&repository.default_branch), base),
         });
         extended(own, self.parts(repository, issue))
     }

@@ -7,7 +7,9 @@ use super::DAY;
 use super::people::{BEN, INITECH_INSTALLATION, INITECH_LABS, IVAN, WIDGETS};
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{Level, Permissions};
-use crate::emulator::world::{InstallationGrant, Issue, Owner, Repository, Visibility, World};
+use crate::emulator::world::{
+    InstallationGrant, Issue, Owner, Repository, RepositoryRole, Visibility, World,
+};
 
 /// Above the ids of all other seeded repositories, so that those keep their positions in lists.
 const STAPLERS: u64 = 3_000_001;
@@ -33,7 +35,10 @@ pub fn add(world: &mut World, now: Timestamp) {
             language: Some("Rust"),
             pushed_at: created_at + DAY,
             updated_at: created_at + DAY,
-            collaborators: collaborators.into_iter().collect(),
+            collaborators: collaborators
+                .map(|user| (user, RepositoryRole::Push))
+                .into_iter()
+                .collect(),
             issues: BTreeMap::from([(1, issue)]),
             ..Repository::new(id, owner, name.to_owned(), visibility, created_at)
         });

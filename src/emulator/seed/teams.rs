@@ -25,7 +25,7 @@ pub fn add(world: &mut World, now: Timestamp) {
             by_id([Team { synchronised: true, ..team(411, "staff", None, DAN, &[], joined) }]);
     }
     if let Some(gadgets) = world.repositories.get_mut(&(WIDGETS + 1)) {
-        gadgets.collaborators.insert(GWEN);
+        gadgets.collaborators.insert(GWEN, RepositoryRole::Push);
     }
     world.enterprises.insert(501, initech(joined));
 }

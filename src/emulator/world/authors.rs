@@ -26,7 +26,7 @@ impl World {
 
     /// A missing branch is represented by one commit on top of the first, with the same files.
     pub fn pull_head(&self, history: &History, pull: &Issue) -> Option<Commit> {
-        if let Some(head) = pull.pull_from.as_deref().and_then(|branch| history.head(branch)) {
+        if let Some(head) = history.pull_source(pull) {
             return Some(head.clone());
         }
         let root = history.commit(&history.root)?;
@@ -44,6 +44,36 @@ impl World {
     pub fn history(&self, repository: &Repository) -> Arc<History> {
         let begun = || Arc::new(History::begun(repository, self.author(self.machine_user)));
         self.histories.get(&repository.id).cloned().unwrap_or_else(begun)
+    }
+
+    /// A fork begins with the commits and branches of its origin.
+    pub fn copy_history(&mut self, origin: u64, fork: u64) {
+        if let Some(origin) = self.repositories.get(&origin) {
+            let history = self.history(origin);
+            self.histories.insert(fork, history);
+        }
+    }
+
+    /// Lists the other repositories of a fork's network: parent, siblings and own forks.
+    pub fn network(&self, id: u64) -> Vec<u64> {
+        let Some(repository) = self.repositories.get(&id) else { return Vec::new() };
+        let parent = repository.fork_of.and_then(|parent| self.repositories.get(&parent));
+        let siblings = parent.into_iter().flat_map(|parent| parent.forks.iter().copied());
+        let all =
+            repository.fork_of.into_iter().chain(siblings).chain(repository.forks.iter().copied());
+        all.filter(|other| *other != id && self.repositories.contains_key(other)).collect()
+    }
+
+    /// Returns the repository with the source branch of a pull request; `None` for a lost fork.
+    pub fn pull_repository<'a>(
+        &'a self,
+        repository: &'a Repository,
+        pull: &Issue,
+    ) -> Option<&'a Repository> {
+        match &pull.fork {
+            Some(fork) => self.repositories.get(&fork.repository),
+            None => Some(repository),
+        }
     }
 
     /// Returns the history for a change; `None` without such a repository.

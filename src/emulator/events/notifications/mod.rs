@@ -286,7 +286,7 @@ pub fn may_see(world: &World, user: u64, repository: u64) -> bool {
     };
     repository.visibility == Visibility::Public
         || belongs
-        || repository.collaborators.contains(&user)
+        || repository.collaborators.contains_key(&user)
 }
 
 /// For events not about the user itself: the stored reason, until a notification has another

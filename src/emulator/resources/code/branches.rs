@@ -86,7 +86,7 @@ fn rename(call: &mut Call<'_>) -> Outcome {
         repository.default_branch.clone_from(&new_name);
     }
     for pull in repository.issues.values_mut() {
-        if pull.pull_from.as_ref() == Some(&name) {
+        if pull.fork.is_none() && pull.pull_from.as_ref() == Some(&name) {
             pull.pull_from = Some(new_name.clone());
         }
     }

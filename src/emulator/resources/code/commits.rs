@@ -11,7 +11,7 @@ use crate::emulator::accounts::Level;
 use crate::emulator::http::{ApiError, Reply, SITE, segment};
 use crate::emulator::routing::{Call, Caps, Need, Outcome, Role, Route, pagination};
 use crate::emulator::world::git::objects::blob_id;
-use crate::emulator::world::{Commit, Repository};
+use crate::emulator::world::{Commit, Issue, Repository};
 
 const READ_PULLS: Need = Need::repository("pull_requests", Level::Read, Role::Read);
 /// The running service's page size for the commits of a comparison.
@@ -166,8 +166,7 @@ fn pulls(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let history = call.world.history(repository);
     let sha = &history.named(call.params.get("ref")).ok_or(ApiError::NotFound)?.sha;
-    let has = |branch: &String| history.head(branch).is_some_and(|head| head.sha == *sha);
-    let pulls = repository.issues.values();
-    let pulls = pulls.filter(|issue| issue.pull_from.as_ref().is_some_and(has));
+    let has = |pull: &&Issue| history.pull_source(pull).is_some_and(|head| head.sha == *sha);
+    let pulls = repository.issues.values().filter(has);
     call.page(pulls, |renderer, pull| renderer.pull(repository, pull))
 }

@@ -145,9 +145,10 @@ fn is_head(call: &Call<'_>, repository: &Repository, pull: &Issue, head: &str) -
         Some((owner, branch)) => (Some(owner), branch),
         None => (None, head),
     };
-    let own = call.world.owner_login(repository.owner);
+    let source = call.world.pull_repository(repository, pull);
+    let own = source.map(|source| call.world.owner_login(source.owner));
     pull.pull_from.as_deref() == Some(branch)
-        && owner.is_none_or(|owner| own.eq_ignore_ascii_case(owner))
+        && owner.is_none_or(|owner| own.is_some_and(|own| own.eq_ignore_ascii_case(owner)))
 }
 
 /// Keeps the comments that the query asks for.

@@ -8,10 +8,12 @@ use super::{issue, listing};
 use crate::emulator::accounts::Level;
 use crate::emulator::events::changes;
 use crate::emulator::events::issues::{Before, publish_changes};
+use crate::emulator::events::pushes;
 use crate::emulator::http::{ApiError, Code, Fields, Reply};
 use crate::emulator::resources::code::branches::join;
 use crate::emulator::resources::code::commits::files;
 use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
+use crate::emulator::world::repositories::issues::ForkHead;
 use crate::emulator::world::{Commit, Detail, History, Issue, IssueState, Repository};
 
 pub const READ: Need = Need::repository("pull_requests", Level::Read, Role::Read);
@@ -55,46 +57,102 @@ pub fn render(call: &Call<'_>, number: u64) -> Result<Value, ApiError> {
     Ok(call.renderer().pull(repository, pull))
 }
 
+/// A pull request to open.
+#[derive(Debug)]
+pub struct Proposal {
+    pub title: String,
+    pub body: Option<String>,
+    /// `BRANCH`, or `OWNER:BRANCH` of a fork.
+    pub head: String,
+    /// The name of the fork, if its owner has several.
+    pub head_repository: Option<String>,
+    pub base: String,
+    pub is_draft: bool,
+}
+
 fn create(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("PullRequest", call.body)?;
     let [title, head, base] = ["title", "head", "base"].map(|name| fields.required_string(name));
     let body = fields.nullable_string("body").value();
     let is_draft = fields.boolean("draft").unwrap_or(false);
     let _ = fields.boolean("maintainer_can_modify");
+    let head_repository = fields.string("head_repo");
+    let proposal = Proposal { title, body, head, head_repository, base, is_draft };
+    let number = open(call, fields, proposal)?;
+    Ok(Reply::created_at_url(render(call, number)?))
+}
+
+/// Opens a pull request and returns its number; `fields` has the errors so far.
+pub fn open(call: &mut Call<'_>, mut fields: Fields, proposal: Proposal) -> Result<u64, ApiError> {
+    let Proposal { title, body, head, head_repository, base, is_draft } = proposal;
     let repository = call.repository()?;
+    let (owner, from) = match head.split_once(':') {
+        Some((owner, branch)) => (Some(owner), branch.to_owned()),
+        None => (None, head.clone()),
+    };
+    let source = source(call, repository, owner, head_repository.as_deref());
     let history = call.world.history(repository);
-    // `OWNER:BRANCH` of this same repository: other sources are not modelled.
-    let from = head.rsplit_once(':').map_or(head.as_str(), |(_, branch)| branch).to_owned();
-    for (field, branch) in [("head", &from), ("base", &base)] {
-        if !branch.is_empty() && history.head(branch).is_none() {
-            fields.invalid(field, format!("{field} is no branch of the repository"));
-        }
+    let tip = source.and_then(|source| call.world.history(source).head(&from).cloned());
+    if !from.is_empty() && tip.is_none() {
+        fields.invalid("head", "head is no branch of the repository or of its forks");
     }
-    let is_same =
-        |issue: &Issue| issue.state == IssueState::Open && issue.pull_from.as_ref() == Some(&from);
+    if !base.is_empty() && history.head(&base).is_none() {
+        fields.invalid("base", "base is no branch of the repository");
+    }
+    let fork = source.zip(tip).filter(|(source, _)| source.id != repository.id);
+    let fork = fork.map(|(source, tip)| ForkHead { repository: source.id, sha: tip.sha });
+    let of_fork = |fork: &Option<ForkHead>| fork.as_ref().map(|fork| fork.repository);
+    let is_same = |issue: &Issue| {
+        issue.state == IssueState::Open
+            && issue.pull_from.as_ref() == Some(&from)
+            && of_fork(&issue.fork) == of_fork(&fork)
+    };
     if !from.is_empty() && repository.issues.values().any(is_same) {
         let message = format!("A pull request already exists for {from}");
         fields.reject("head", Code::AlreadyExists, message);
-    } else if !from.is_empty() && from == base {
+    } else if !from.is_empty() && fork.is_none() && from == base {
         fields.invalid("head", "head and base are the same branch");
     }
     fields.check()?;
     ApiError::unless_spammed("PullRequest", call.repository()?.issues.len())?;
+    let repository = call.repository;
+    if let Some(fork) = &fork {
+        pushes::adopt(call.world, repository, fork.repository, &fork.sha)?;
+    }
     let (now, author, id) = (call.now, call.actor(), call.world.next_id());
-    let repository = call.repository_mut()?;
-    let number = repository.issues.keys().next_back().copied().unwrap_or(0) + 1;
+    let found = call.repository_mut()?;
+    let number = found.issues.keys().next_back().copied().unwrap_or(0) + 1;
     let pull = Issue {
         body,
         pull_from: Some(from),
+        fork,
         pull_into: Some(base),
         is_draft,
         ..Issue::new(id, number, title, author, now)
     };
-    repository.issues.insert(number, pull);
-    repository.updated_at = now;
+    found.issues.insert(number, pull);
+    found.updated_at = now;
     let opened = ("opened", Detail::None);
-    changes::issue_changed(call.world, call.urls, now, call.repository, number, author, opened);
-    Ok(Reply::created_at_url(render(call, number)?))
+    changes::issue_changed(call.world, call.urls, now, repository, number, author, opened);
+    Ok(number)
+}
+
+/// Finds the repository of a source branch: this one, or a visible fork by its owner and name.
+fn source<'a>(
+    call: &'a Call<'_>,
+    base: &'a Repository,
+    owner: Option<&str>,
+    name: Option<&str>,
+) -> Option<&'a Repository> {
+    let is_it = |repository: &&Repository| {
+        let login = call.world.owner_login(repository.owner);
+        owner.is_none_or(|owner| login.eq_ignore_ascii_case(owner))
+            && name.is_none_or(|name| repository.name.eq_ignore_ascii_case(name))
+            && call.sees(repository)
+    };
+    let network = call.world.network(base.id);
+    let forks = network.into_iter().filter_map(|id| call.world.repositories.get(&id));
+    std::iter::once(base).chain(forks).find(is_it)
 }
 
 fn change(call: &mut Call<'_>) -> Outcome {
@@ -127,15 +185,6 @@ fn change(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(render(call, number)?))
 }
 
-fn branches(call: &Call<'_>) -> Result<(String, String), ApiError> {
-    let repository = call.repository()?;
-    let pull = named(call, repository)?;
-    Ok((
-        pull.pull_into.clone().unwrap_or_else(|| repository.default_branch.clone()),
-        pull.pull_from.clone().unwrap_or_default(),
-    ))
-}
-
 /// Lists the commits that only the source branch has; a deleted branch has none.
 pub fn ahead(call: &Call<'_>, repository: &Repository, pull: &Issue) -> Vec<Commit> {
     let history = call.world.history(repository);
@@ -161,7 +210,7 @@ fn ends<'h>(
     pull: &Issue,
 ) -> Option<(&'h Commit, &'h Commit)> {
     let base = pull.pull_into.as_ref().unwrap_or(&repository.default_branch);
-    history.head(base).zip(history.head(pull.pull_from.as_deref()?))
+    history.head(base).zip(history.pull_source(pull))
 }
 
 fn commits(call: &mut Call<'_>) -> Outcome {
@@ -181,30 +230,67 @@ fn is_merged(call: &mut Call<'_>) -> Outcome {
     Reply::no_content_if(is_merged)
 }
 
-/// An impossible merge is a 422: the running service's 405 and 409 are undocumented.
+/// Target and source of the pull request in the path.
+struct Ends {
+    base: String,
+    /// The source as a label names it.
+    head: String,
+    /// The newest commit of the source, if its branch is there.
+    tip: Option<String>,
+    is_from_fork: bool,
+}
+
+fn ends_of(call: &Call<'_>, number: u64) -> Result<Ends, ApiError> {
+    let repository = call.repository()?;
+    let pull = repository.issues.get(&number).ok_or(ApiError::NotFound)?;
+    let source = call.world.pull_repository(repository, pull);
+    let owner = source.map_or("unknown", |source| call.world.owner_login(source.owner));
+    let branch = pull.pull_from.clone().unwrap_or_default();
+    Ok(Ends {
+        base: pull.pull_into.clone().unwrap_or_else(|| repository.default_branch.clone()),
+        head: if pull.fork.is_some() { format!("{owner}/{branch}") } else { branch },
+        tip: call.history()?.pull_source(pull).map(|commit| commit.sha.clone()),
+        is_from_fork: pull.fork.is_some(),
+    })
+}
+
 fn merge(call: &mut Call<'_>) -> Outcome {
-    let (base, head) = branches(call)?;
-    let pull = named(call, call.repository()?)?;
-    let (number, title, state) = (pull.number, pull.title.clone(), pull.state);
+    let number = named(call, call.repository()?)?.number;
     let mut fields = Fields::parse("PullRequest", call.body)?;
     let wanted = fields.string("sha");
     let method = fields.string("merge_method");
     if method.is_some_and(|method| !matches!(&*method, "merge" | "squash" | "rebase")) {
         fields.invalid("merge_method", "merge_method must be merge, squash or rebase");
     }
-    let message = fields
-        .string("commit_title")
-        .unwrap_or_else(|| format!("Merge pull request #{number} from {head}\n\n{title}"));
+    let title = fields.string("commit_title");
     let _ = fields.string("commit_message");
-    let tip = call.history()?.head(&head).map(|commit| commit.sha.clone());
-    if state == IssueState::Closed || tip.is_none() {
+    let sha = merge_now(call, fields, number, (wanted, title))?;
+    Ok(Reply::ok(
+        json!({ "sha": sha, "merged": true, "message": "Pull Request successfully merged" }),
+    ))
+}
+
+/// Merges a pull request and returns the new commit. An impossible merge is a 422: the running
+/// service's 405 and 409 are undocumented.
+pub fn merge_now(
+    call: &mut Call<'_>,
+    mut fields: Fields,
+    number: u64,
+    (wanted, title): (Option<String>, Option<String>),
+) -> Result<String, ApiError> {
+    let Ends { base, head, tip, .. } = ends_of(call, number)?;
+    let pull = call.repository()?.issues.get(&number).ok_or(ApiError::NotFound)?;
+    let message = title
+        .unwrap_or_else(|| format!("Merge pull request #{number} from {head}\n\n{}", pull.title));
+    if pull.state == IssueState::Closed || tip.is_none() || pull.is_draft {
         fields.invalid("state", "Pull Request is not mergeable");
     }
     if wanted.is_some() && wanted != tip {
         fields.invalid("sha", "Head branch was modified");
     }
     fields.check()?;
-    let sha = join(call, &base, &head, message)?.or(tip).unwrap_or_default();
+    let tip = tip.unwrap_or_default();
+    let sha = join(call, &base, &tip, message)?.unwrap_or(tip);
     let now = call.now;
     let pull = call.repository_mut()?.issues.get_mut(&number).ok_or(ApiError::NotFound)?;
     let before = Before::of(pull);
@@ -213,21 +299,21 @@ fn merge(call: &mut Call<'_>) -> Outcome {
     pull.closed_at = Some(now);
     pull.updated_at = now;
     publish_changes(call, &before)?;
-    Ok(Reply::ok(
-        json!({ "sha": sha, "merged": true, "message": "Pull Request successfully merged" }),
-    ))
+    Ok(sha)
 }
 
 /// A merge commit of the target on the source branch.
 fn update_branch(call: &mut Call<'_>) -> Outcome {
-    let (base, head) = branches(call)?;
     let number = named(call, call.repository()?)?.number;
+    let Ends { base, head, tip, is_from_fork } = ends_of(call, number)?;
     let mut fields = Fields::parse("PullRequest", call.body)?;
     let expected = fields.string("expected_head_sha");
-    let tip = call.history()?.head(&head).map(|commit| commit.sha.clone());
     if tip.is_none() || expected.is_some_and(|expected| Some(expected) != tip) {
         let message = "expected_head_sha is not the head of the pull request";
         fields.invalid("expected_head_sha", message);
+    }
+    if is_from_fork {
+        fields.invalid("head", "head is a branch of a fork, which only its owner updates here");
     }
     fields.check()?;
     join(call, &head, &base, format!("Merge branch '{base}' into {head}"))?;

@@ -23,8 +23,10 @@ fn repositories<'a>(call: &'a Call<'_>) -> impl Iterator<Item = &'a Repository> 
 fn list(call: &mut Call<'_>) -> Outcome {
     let filter = filter(call)?;
     let organization = call.organization()?;
-    let everyone: BTreeSet<u64> =
-        repositories(call).flat_map(|repository| &repository.collaborators).copied().collect();
+    let everyone: BTreeSet<u64> = repositories(call)
+        .flat_map(|repository| repository.collaborators.keys())
+        .copied()
+        .collect();
     let is_shown = |user: &u64| filter == Filter::All && !organization.members.contains(user);
     let shown = everyone.into_iter().filter(is_shown);
     call.page_of_users(shown)
@@ -45,7 +47,7 @@ fn convert(call: &mut Call<'_>) -> Outcome {
     joining::leave_organization(call, user)?;
     for repository in kept {
         if let Some(repository) = call.world.repositories.get_mut(&repository) {
-            repository.collaborators.insert(user);
+            repository.collaborators.entry(user).or_insert(RepositoryRole::Push);
         }
     }
     Ok(Reply::no_content())
@@ -61,7 +63,7 @@ fn remove(call: &mut Call<'_>) -> Outcome {
     let mut was_collaborator = false;
     for repository in call.world.repositories.values_mut() {
         if repository.owner == owner {
-            was_collaborator |= repository.collaborators.remove(&user);
+            was_collaborator |= repository.collaborators.remove(&user).is_some();
         }
     }
     Reply::no_content_if(was_collaborator)

@@ -130,6 +130,7 @@ fn fork(call: &mut Call<'_>) -> Outcome {
     origin.forks.insert(copy.id);
     origin.updated_at = now;
     let (origin, fork) = (origin.id, copy.id);
+    call.world.copy_history(origin, fork);
     let reply = shown(call, copy, StatusCode::ACCEPTED)?;
     let context = EventContext { scope: EventScope::Repository(origin), ..EventContext::of(call) };
     let change = Change::of(WebhookEvent { name: "fork", action: None });

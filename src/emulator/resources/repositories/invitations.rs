@@ -41,10 +41,16 @@ fn number(invitation: &StoredItem, field: &str) -> u64 {
     invitation.fields.get(field).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// 204 for a user who already has rights. Any other is invited once: 201.
+/// 204 for a user who already has rights; those of a collaborator change. Any other is invited once:
+/// 201.
 fn invite(call: &mut Call<'_>) -> Outcome {
     let invitee = call.user("username")?.id;
-    let permission = permission(call, "permission")?;
+    let given = permission(call, "permission")?;
+    if let Some(held) = call.repository()?.collaborators.get(&invitee).copied() {
+        change_collaborator(call, invitee, (held, given.unwrap_or(held)))?;
+        return Ok(Reply::no_content());
+    }
+    let permission = given.unwrap_or(RepositoryRole::Push).role_name();
     if access::role_of(call.world, invitee, call.repository()?).is_some() {
         return Ok(Reply::no_content());
     }
@@ -66,19 +72,47 @@ fn invite(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::created_at_url(render(call, repository, &invitation)?))
 }
 
-/// The running service's name; the default is `push`.
-fn permission(call: &Call<'_>, field: &str) -> Result<&'static str, ApiError> {
+fn change_collaborator(
+    call: &mut Call<'_>,
+    user: u64,
+    (held, wanted): (RepositoryRole, RepositoryRole),
+) -> Result<(), ApiError> {
+    if held == wanted {
+        return Ok(());
+    }
+    let now = call.now;
+    let repository = call.repository_mut()?;
+    repository.collaborators.insert(user, wanted);
+    repository.updated_at = now;
+    let (from, to) = (held.role_name(), wanted.role_name());
+    let changes =
+        json!({ "old_permission": { "from": from }, "permission": { "from": from, "to": to } });
+    let change = Change::of(WebhookEvent::new("member", "edited"));
+    changes::record(
+        call.world,
+        EventContext::of(call),
+        change,
+        |renderer| json!({ "member": renderer.user_summary(user), "changes": changes }),
+    );
+    Ok(())
+}
+
+/// Reads a role by either of its names.
+fn role_named(name: &str) -> Option<RepositoryRole> {
+    match name {
+        "read" => Some(RepositoryRole::Pull),
+        "write" => Some(RepositoryRole::Push),
+        name => name.parse().ok(),
+    }
+}
+
+fn permission(call: &Call<'_>, field: &str) -> Result<Option<RepositoryRole>, ApiError> {
     let mut fields = Fields::parse("Invitation", call.body)?;
-    let named = |name: &str| match name {
-        "read" => Some(RepositoryRole::Pull.role_name()),
-        "write" => Some(RepositoryRole::Push.role_name()),
-        name => name.parse().ok().map(RepositoryRole::role_name),
-    };
     let roles: Vec<&str> = RepositoryRole::VARIANTS.iter().map(RepositoryRole::into_str).collect();
     let message = format!("{field} must be one of {}", roles.join(", "));
-    let given = fields.choice(field, named, &message);
+    let given = fields.choice(field, role_named, &message);
     fields.check()?;
-    Ok(given.unwrap_or(RepositoryRole::Push.role_name()))
+    Ok(given)
 }
 
 fn render(call: &Call<'_>, repository: u64, invitation: &StoredItem) -> Result<Value, ApiError> {
@@ -114,7 +148,7 @@ fn named(call: &Call<'_>) -> Result<StoredItem, ApiError> {
 
 fn change(call: &mut Call<'_>) -> Outcome {
     let mut invitation = named(call)?;
-    let permission = permission(call, "permissions")?;
+    let permission = permission(call, "permissions")?.unwrap_or(RepositoryRole::Push).role_name();
     invitation.fields.insert("permissions".to_owned(), json!(permission));
     invitation.updated_at = call.now;
     let repository = call.repository;
@@ -158,20 +192,20 @@ fn answer(call: &mut Call<'_>) -> Result<(u64, StoredItem), ApiError> {
     Ok((repository, invitation))
 }
 
-/// Any accepted invitation grants push rights, because this world has no finer ones.
 fn accept(call: &mut Call<'_>) -> Outcome {
     let (id, invitation) = answer(call)?;
     let user = number(&invitation, "invitee");
     let repository = call.world.repositories.get_mut(&id).ok_or(ApiError::NotFound)?;
-    repository.collaborators.insert(user);
+    let permission = invitation.fields.get("permissions").and_then(Value::as_str).unwrap_or("");
+    let role = role_named(permission).unwrap_or(RepositoryRole::Push);
+    repository.collaborators.insert(user, role);
     repository.updated_at = call.now;
     let context = EventContext { scope: EventScope::Repository(id), ..EventContext::of(call) };
     let change = Change::of(WebhookEvent::new("member", "added"))
         .notifying(Notice::Joined { invitation: invitation.id, user });
-    let permission = invitation.fields.get("permissions").cloned();
     changes::record(call.world, context, change, |renderer| {
         let member = renderer.user_summary(user);
-        json!({ "member": member, "changes": { "permission": { "to": permission } } })
+        json!({ "member": member, "changes": { "permission": { "to": role.role_name() } } })
     });
     Ok(Reply::no_content())
 }

@@ -20,7 +20,7 @@ enum Relation {
 fn relation(call: &Call<'_>, user: u64, repository: &Repository) -> Option<Relation> {
     match repository.owner {
         Owner::User(id) if id == user => Some(Relation::Owner),
-        _ if repository.collaborators.contains(&user) => Some(Relation::Collaborator),
+        _ if repository.collaborators.contains_key(&user) => Some(Relation::Collaborator),
         Owner::Organization(id) if call.is_member(id, user) => Some(Relation::Member),
         _ => None,
     }

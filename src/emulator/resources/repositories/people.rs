@@ -1,15 +1,16 @@
 //! People of a repository: collaborators, assignable users, contributors.
 
 use serde_json::{Value, json};
+use strum::VariantArray;
 
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
 use crate::emulator::events::changes::{self, Change, EventContext, WebhookEvent};
 use crate::emulator::http::{ApiError, Reply};
-use crate::emulator::render::{Renderer, extend};
+use crate::emulator::render::{Renderer, extend, object};
 use crate::emulator::resources::issues::issue;
 use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
-use crate::emulator::world::{Owner, Repository, World};
+use crate::emulator::world::{Owner, Repository, RepositoryRole, World};
 
 const READ: Need = Need::repository("metadata", Level::Read, Role::Read);
 const READ_COLLABORATORS: Need = Need::repository("metadata", Level::Read, Role::Push);
@@ -50,19 +51,23 @@ pub fn with_rights(world: &World, repository: &Repository) -> Vec<(u64, Role)> {
     world.users.keys().filter_map(role_of).collect()
 }
 
-fn role_name(role: Option<Role>) -> &'static str {
-    match role {
-        Some(Role::Admin) => "admin",
-        Some(Role::Push) => "write",
-        Some(Role::Read | Role::Take) => "read",
-        None => "none",
-    }
+/// Returns the name of what a user may do; of equal rights, the collaborator's is more exact.
+fn exact_role(repository: &Repository, user: u64, role: Role) -> RepositoryRole {
+    let usual = match role {
+        Role::Admin => RepositoryRole::Admin,
+        Role::Push => RepositoryRole::Push,
+        Role::Read | Role::Take => RepositoryRole::Pull,
+    };
+    let held = repository.collaborators.get(&user).copied();
+    held.filter(|held| access::role_of_collaborator(*held) == role).unwrap_or(usual)
 }
 
-fn with_permissions(call: &Call<'_>, user: u64, role: Role) -> Value {
+fn with_permissions(call: &Call<'_>, user: u64, role: RepositoryRole) -> Value {
     let mut value = call.renderer().user_summary(user);
-    let permissions = json!({ "pull": true, "triage": role >= Role::Push, "push": role >= Role::Push, "maintain": role >= Role::Admin, "admin": role >= Role::Admin });
-    extend(&mut value, json!({ "permissions": permissions, "role_name": role_name(Some(role)) }));
+    let permissions = object(
+        RepositoryRole::VARIANTS.iter().map(|lesser| (lesser.into_str(), json!(*lesser <= role))),
+    );
+    extend(&mut value, json!({ "permissions": permissions, "role_name": role.role_name() }));
     value
 }
 
@@ -79,15 +84,11 @@ fn collaborators(call: &mut Call<'_>) -> Outcome {
             return Err(ApiError::invalid("Collaborator", "affiliation", message));
         }
     }
-    let roles = |name: &str| match name {
-        "pull" => Some(Role::Read),
-        "triage" | "push" => Some(Role::Push),
-        "maintain" | "admin" => Some(Role::Admin),
-        _ => None,
-    };
+    let roles = |name: &str| name.parse::<RepositoryRole>().ok();
     let message = "permission must be pull, triage, push, maintain or admin";
     let least = call.choice("Collaborator", "permission", roles, message)?;
-    people.retain(|(_, role)| least.is_none_or(|least| *role >= least));
+    let people = people.into_iter().map(|(user, role)| (user, exact_role(repository, user, role)));
+    let people = people.filter(|(_, role)| least.is_none_or(|least| *role >= least));
     call.page(people, |_, (user, role)| with_permissions(call, user, role))
 }
 
@@ -98,7 +99,7 @@ fn is_collaborator(call: &mut Call<'_>) -> Outcome {
 
 fn remove_collaborator(call: &mut Call<'_>) -> Outcome {
     let user = call.user("username")?.id;
-    if call.repository_mut()?.collaborators.remove(&user) {
+    if call.repository_mut()?.collaborators.remove(&user).is_some() {
         let (context, change) = (EventContext::of(call), WebhookEvent::new("member", "removed"));
         let change = Change::of(change);
         let member = |renderer: &Renderer<'_>| json!({ "member": renderer.user_summary(user) });
@@ -107,13 +108,20 @@ fn remove_collaborator(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::no_content())
 }
 
+/// `permission` is the older field, which knows no roles in between.
 fn permission(call: &mut Call<'_>) -> Outcome {
-    let user = call.user("username")?.id;
-    let role = access::role_of(call.world, user, call.repository()?);
-    let shown = with_permissions(call, user, role.unwrap_or(Role::Read));
-    Ok(Reply::ok(
-        json!({ "permission": role_name(role), "role_name": role_name(role), "user": shown }),
-    ))
+    let (user, repository) = (call.user("username")?.id, call.repository()?);
+    let role = access::role_of(call.world, user, repository);
+    let role = role.map(|role| exact_role(repository, user, role));
+    let shown = with_permissions(call, user, role.unwrap_or(RepositoryRole::Pull));
+    let permission = match role {
+        None => "none",
+        Some(RepositoryRole::Pull | RepositoryRole::Triage) => "read",
+        Some(RepositoryRole::Push | RepositoryRole::Maintain) => "write",
+        Some(RepositoryRole::Admin) => "admin",
+    };
+    let role_name = role.map_or("none", RepositoryRole::role_name);
+    Ok(Reply::ok(json!({ "permission": permission, "role_name": role_name, "user": shown })))
 }
 
 fn assignees(call: &mut Call<'_>) -> Outcome {

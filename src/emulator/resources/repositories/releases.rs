@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::emulator::events::webhooks::{self, WebhookEvent};
 use crate::emulator::http::{ApiError, Code, Fields, Reply};
+use crate::emulator::render::extend;
 use crate::emulator::resources::code::contents::{READ, WRITE as CHANGE};
 use crate::emulator::routing::{Call, Outcome, Route};
 use crate::emulator::world::{Asset, Release, Repository};
@@ -106,17 +107,39 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     fields.check()?;
     let now = call.now;
     let release = call.repository_mut()?.releases.get_mut(&id).ok_or(ApiError::NotFound)?;
+    let before = (release.tag.clone(), release.name.clone(), release.body.clone());
     release.tag = tag.unwrap_or_else(|| std::mem::take(&mut release.tag));
     release.name = name.of(Some(std::mem::take(&mut release.name))).unwrap_or_default();
     release.body = body.of(release.body.take());
     release.updated_at = now;
+    let mut changes = json!({});
+    if release.tag != before.0 {
+        extend(&mut changes, json!({ "tag_name": { "from": before.0 } }));
+    }
+    if release.name != before.1 {
+        extend(&mut changes, json!({ "name": { "from": before.1 } }));
+    }
+    if release.body != before.2 {
+        extend(&mut changes, json!({ "body": { "from": before.2 } }));
+    }
     let repository = call.repository()?;
-    Ok(Reply::ok(call.renderer().release(repository, named(call, repository)?)))
+    let value = call.renderer().release(repository, named(call, repository)?);
+    if changes != json!({}) {
+        let objects = json!({ "release": value, "changes": changes });
+        webhooks::publish(call, WebhookEvent::new("release", "edited"), |_| objects);
+    }
+    Ok(Reply::ok(value))
 }
 
 fn delete(call: &mut Call<'_>) -> Outcome {
-    let id = call.params.id("release_id")?;
-    Reply::no_content_if(call.repository_mut()?.releases.remove(&id).is_some())
+    let repository = call.repository()?;
+    let release = named(call, repository)?;
+    // Rendered while it is there.
+    let (id, objects) =
+        (release.id, json!({ "release": call.renderer().release(repository, release) }));
+    call.repository_mut()?.releases.remove(&id);
+    webhooks::publish(call, WebhookEvent::new("release", "deleted"), |_| objects);
+    Ok(Reply::no_content())
 }
 
 fn list_assets(call: &mut Call<'_>) -> Outcome {

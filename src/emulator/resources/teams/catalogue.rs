@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use super::description::{self, NewTeam};
+use super::repositories;
 use super::{MANAGE, NamedTeam, READ, joining, must_administer, own, sees, team_mut, visible};
 use crate::emulator::accounts::Level;
 use crate::emulator::events::webhooks::organizations as organization_events;
@@ -73,8 +74,16 @@ fn of_caller(call: &mut Call<'_>) -> Outcome {
 
 /// Any member may create a team and becomes its maintainer. Both rules are undocumented.
 fn create(call: &mut Call<'_>) -> Outcome {
-    let NewTeam { name, slug, description, privacy, permission, parent, people, repositories } =
-        description::of_new_team(call)?;
+    let NewTeam {
+        name,
+        slug,
+        description,
+        privacy,
+        permission,
+        parent,
+        people,
+        repositories: held,
+    } = description::of_new_team(call)?;
     ApiError::unless_spammed("Team", call.organization()?.teams.len())?;
     let (now, id) = (call.now, call.world.next_id());
     let team = Team {
@@ -91,12 +100,15 @@ fn create(call: &mut Call<'_>) -> Outcome {
         updated_at: now,
     };
     let organization = call.organization_mut()?;
-    for repository in repositories {
+    for repository in held.iter().copied() {
         organization.people.grants.entry(repository).or_default().insert(id, permission);
     }
     organization.teams.insert(id, team);
     let team = organization_events::shown_team(call, call.organization()?, id);
     organization_events::team(call, "created", &team);
+    for repository in held {
+        repositories::publish_added(call, repository, &team);
+    }
     Ok(Reply::created_at_url(whole(call, id)?))
 }
 

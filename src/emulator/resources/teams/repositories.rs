@@ -7,6 +7,8 @@ use strum::VariantArray;
 
 use super::{NamedTeam, READ, own, visible};
 use crate::emulator::accounts::Level;
+use crate::emulator::events::webhooks::organizations::shown_team;
+use crate::emulator::events::webhooks::{EventScope, WebhookEvent, publish, publish_at};
 use crate::emulator::http::{ApiError, Fields, Reply};
 use crate::emulator::render::{extend, object};
 use crate::emulator::routing::{Call, MembersNeed, Need, Outcome, Route};
@@ -81,8 +83,49 @@ fn put(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository;
     let teams = call.organization_mut()?.people.grants.entry(repository).or_default();
     let held = teams.get(&team).copied();
-    teams.insert(team, role.or(held).unwrap_or(usual));
+    let role = role.or(held).unwrap_or(usual);
+    teams.insert(team, role);
+    publish_grant(call, team, held, role)?;
     Ok(Reply::no_content())
+}
+
+/// Raises the events of a repository that is new to a team, or of other rights in it.
+fn publish_grant(
+    call: &mut Call<'_>,
+    team: u64,
+    held: Option<RepositoryRole>,
+    role: RepositoryRole,
+) -> Result<(), ApiError> {
+    let team = shown_team(call, call.organization()?, team);
+    let objects = json!({ "team": team });
+    match held {
+        None => publish_added(call, call.repository, &objects["team"]),
+        Some(held) if held != role => {
+            let has = |wanted: RepositoryRole| wanted <= held;
+            let from = json!({
+                "admin": has(RepositoryRole::Admin), "push": has(RepositoryRole::Push),
+                "pull": has(RepositoryRole::Pull),
+            });
+            let changes = json!({ "repository": { "permissions": { "from": from } } });
+            let mut objects = objects;
+            extend(&mut objects, json!({ "changes": changes }));
+            publish(call, WebhookEvent::new("team", "edited"), |_| objects);
+        }
+        Some(_) => {}
+    }
+    Ok(())
+}
+
+/// Raises the events of a repository that is new to a team.
+pub fn publish_added(call: &mut Call<'_>, repository: u64, team: &Value) {
+    let scope = EventScope::Repository(repository);
+    let events = [
+        WebhookEvent::new("team", "added_to_repository"),
+        WebhookEvent { name: "team_add", action: None },
+    ];
+    for event in events {
+        publish_at(call, scope, event, |_| json!({ "team": team }));
+    }
 }
 
 fn delete(call: &mut Call<'_>) -> Outcome {
@@ -91,6 +134,10 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     let grants = &mut call.organization_mut()?.people.grants;
     let removed = grants.get_mut(&repository).and_then(|teams| teams.remove(&team));
     grants.retain(|_, teams| !teams.is_empty());
+    if removed.is_some() {
+        let objects = json!({ "team": shown_team(call, call.organization()?, team) });
+        publish(call, WebhookEvent::new("team", "removed_from_repository"), |_| objects);
+    }
     // An inherited right can only be removed from the parent team.
     Reply::no_content_if(removed.is_some())
 }

@@ -2,6 +2,8 @@
 //! notifications and as webhook deliveries.
 
 mod checks;
+mod forks;
+mod granted;
 mod people;
 mod pulls;
 mod reviews;

@@ -196,6 +196,29 @@ impl History {
         Ok(())
     }
 
+    /// Copies a commit of another history with its ancestors.
+    pub fn adopt(&mut self, other: &Self, sha: &str) -> Result<(), HistoryFull> {
+        let Some(newest) = other.commit(sha) else { return Ok(()) };
+        let is_new = |commit: &&Commit| !self.commits.contains_key(&commit.sha);
+        let mut new: Vec<&Commit> = other.until(newest).take_while(is_new).collect();
+        new.reverse();
+        for commit in new {
+            let contents = commit.blobs.iter().zip(commit.files.values());
+            let added = contents.filter(|((_, id), _)| !self.contents.contains_key(id));
+            let bytes: usize = added.map(|(_, content)| content.len()).sum();
+            self.admit(commit, bytes + commit.message.len())?;
+        }
+        Ok(())
+    }
+
+    /// Returns the source of a pull request, if its branch is there.
+    pub fn pull_source(&self, pull: &Issue) -> Option<&Commit> {
+        match &pull.fork {
+            Some(fork) => self.commit(&fork.sha),
+            None => self.head(pull.pull_from.as_deref()?),
+        }
+    }
+
     pub fn pull_base(&self, repository: &Repository, pull: &Issue) -> Option<&Commit> {
         let into = pull.pull_into.as_ref().unwrap_or(&repository.default_branch);
         self.head(into).or_else(|| self.tip(repository))

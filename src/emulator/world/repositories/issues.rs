@@ -48,6 +48,8 @@ pub struct Issue {
     pub closed_at: Option<Timestamp>,
     /// The source branch of a pull request; `None` for an issue.
     pub pull_from: Option<String>,
+    /// The fork that has the source branch; `None` for a branch of the repository itself.
+    pub fork: Option<ForkHead>,
     /// The target branch, unless it is the default one.
     pub pull_into: Option<String>,
     pub is_draft: bool,
@@ -76,6 +78,7 @@ impl Issue {
             updated_at: at,
             closed_at: None,
             pull_from: None,
+            fork: None,
             pull_into: None,
             is_draft: false,
             merged: None,
@@ -83,6 +86,14 @@ impl Issue {
             lock_reason: None,
         }
     }
+}
+
+/// The source of a pull request from a fork. The repository has its commits too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForkHead {
+    pub repository: u64,
+    /// The newest commit of the branch, or the last one before its end.
+    pub sha: String,
 }
 
 #[derive(Debug)]

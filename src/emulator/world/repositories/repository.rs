@@ -6,6 +6,7 @@ use super::issue_events::IssueEvents;
 use super::issues::{Comment, Issue, Label, Milestone};
 use crate::clock::Timestamp;
 use crate::emulator::world::organizations::people::Owner;
+use crate::emulator::world::organizations::teams::RepositoryRole;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visibility {
@@ -28,8 +29,8 @@ pub struct Repository {
     pub created_at: Timestamp,
     pub pushed_at: Timestamp,
     pub updated_at: Timestamp,
-    /// Users with push rights who are not members of the owner.
-    pub collaborators: BTreeSet<u64>,
+    /// Users with rights of their own, beside those as members of the owner.
+    pub collaborators: BTreeMap<u64, RepositoryRole>,
     /// Users who starred it, with the time.
     pub stars: BTreeMap<u64, Timestamp>,
     /// The parent of a fork, and the repository's own forks.
@@ -69,7 +70,7 @@ impl Repository {
             created_at,
             pushed_at: created_at,
             updated_at: created_at,
-            collaborators: BTreeSet::new(),
+            collaborators: BTreeMap::new(),
             stars: BTreeMap::new(),
             fork_of: None,
             forks: BTreeSet::new(),
