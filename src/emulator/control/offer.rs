@@ -77,12 +77,12 @@ pub fn admit(request: &Request<Bytes>, segments: &[&str]) -> Result<(), JsonRepl
         return super::refuse(StatusCode::FORBIDDEN, message);
     }
     // A page cannot send this type without a preflight, which is not granted.
-    if request.method() == Method::POST
-        && has("POST", segments)
-        && cross_site::media_type(headers).as_deref() != Some("application/json")
-    {
-        let message =
-            "a POST to the control plane has Content-Type: application/json, even without a body";
+    let is_json = match cross_site::media_type(headers).as_deref() {
+        None => request.body().is_empty(),
+        Some(media_type) => media_type == "application/json",
+    };
+    if request.method() == Method::POST && has("POST", segments) && !is_json {
+        let message = "the body of a POST to the control plane has Content-Type: application/json";
         return super::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
     }
     Ok(())
