@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use weir::clock::Clock;
 
 /// The answer to everything: a known budget, good for ten minutes, and stale for an hour.
 const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\
@@ -105,7 +106,8 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
         let text = match mode {
             Mode::Answers => ANSWER,
             Mode::Late(after) => {
-                tokio::time::sleep(after).await;
+                let clock = Clock::system();
+                clock.reach(clock.now() + after).await;
                 ANSWER
             }
             Mode::StallsInBody => HEAD,

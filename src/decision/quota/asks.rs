@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::limits::primary::Mark;
+use super::limits::primary::{Asked, Mark};
 use super::{QuotaLedger, place};
 use crate::api::{ResourceName, StatedBudget};
 use crate::clock::Timestamp;
@@ -53,6 +53,14 @@ pub struct Question {
     /// Of each window, in their order.
     marks: SmallVec<[Mark; 2]>,
     asked_at: Timestamp,
+    asked: Asked,
+}
+
+impl Question {
+    /// The same by order of an operator: its answer may be tried at once.
+    pub fn by_operator(self) -> Self {
+        Self { asked: Asked::ByOperator, ..self }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -149,7 +157,7 @@ impl QuotaLedger {
         self.asks.begin(account);
         let windows = self.accounts.get(place(account)).map(|account| &account.windows);
         let marks = windows.into_iter().flatten().map(|(_, window)| window.mark(now)).collect();
-        Question { account, marks, asked_at: now }
+        Question { account, marks, asked_at: now, asked: Asked::Routinely }
     }
 
     /// Ends a question and updates the windows of the account. Returns true if more may be admitted
@@ -160,7 +168,7 @@ impl QuotaLedger {
         question: &Question,
         stated: &Stated,
     ) -> bool {
-        let Question { account: id, marks, asked_at } = question;
+        let Question { account: id, marks, asked_at, asked } = question;
         let mut is_raised = false;
         let mut is_used_up = false;
         if let Some(account) = self.accounts.get_mut(place(*id)) {
@@ -176,7 +184,7 @@ impl QuotaLedger {
                         let begun = marks.get(at.index()).copied();
                         if let Some(window) = account.window_at(at) {
                             let mark = begun.unwrap_or_else(|| Mark::before_all(*asked_at));
-                            is_raised |= window.stated(now, mark, *budget, terms);
+                            is_raised |= window.stated(now, mark, *budget, terms, *asked);
                         }
                     }
                 }

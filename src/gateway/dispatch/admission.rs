@@ -46,6 +46,12 @@ impl OpenQuestion {
         self.question.as_ref().map(|question| question.account)
     }
 
+    /// The same by order of an operator.
+    pub fn by_operator(mut self) -> Self {
+        self.question = self.question.take().map(Question::by_operator);
+        self
+    }
+
     /// Ends the question, and decides the requests that its answer frees.
     pub fn ended(mut self, stated: &Stated) {
         self.end(stated);

@@ -49,6 +49,12 @@ impl Dispatcher {
             .await
     }
 
+    /// The same by order of an operator.
+    pub async fn ask_by_operator(&self, account: AccountId, credential: &Credential) -> Acceptance {
+        let question = || self.admissions.begin_question(account).by_operator();
+        self.ask_in_turn(account, credential, Recent::IsTooOld, question).await
+    }
+
     /// Asks a question that is due, with a token of the account that works.
     pub async fn ask_due(&self, question: OpenQuestion) {
         let Some(account) = question.account() else { return };

@@ -152,7 +152,7 @@ impl Dispatcher {
         may_serve(self.tokens.health(now).iter(), now)
     }
 
-    /// The parts of the config that are out of service for want of a token.
+    /// The parts of the config that are out of service because no token of theirs works.
     pub fn lacking_token(&self) -> WithoutToken {
         let (pools, are_all) = self.pools_without_token();
         let writers = if self.was_ready() { Vec::new() } else { self.dead_writers() };

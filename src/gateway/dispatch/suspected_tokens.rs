@@ -155,7 +155,7 @@ impl Dispatcher {
         let Some(credential) = self.tokens.for_question(account, self.env.clock.now()) else {
             return Err("it has no working token to ask with".into());
         };
-        let acceptance = self.ask(account, &credential, Recent::IsTooOld).await;
+        let acceptance = self.ask_by_operator(account, &credential).await;
         self.judged(account, &credential, &acceptance);
         match acceptance {
             Acceptance::Accepted => Ok(()),

@@ -79,6 +79,93 @@ async fn a_pristine_answer_does_not_raise_a_refused_window() {
     assert!(refused <= 1, "one trial, and nothing after its refusal: {refused}");
 }
 
+/// A gateway whose request the upstream refused, because somebody else spent the budget.
+async fn refused(setup: Setup) -> World {
+    let world = setup.manual_clock().client("max_wait = \"1ms\"").start().await;
+    world.set_limits(&json!({ "core.user": 3 }));
+    page(&world, 1).await.assert_status(200);
+    for number in 1..=2 {
+        let path = format!("{ISSUES}?per_page=1&page={number}");
+        world.ask_emulator(Method::GET, &path, &Value::Null);
+    }
+    page(&world, 2).await.assert_rate_limited(world.clock.now().as_secs());
+    assert_eq!(refusals(&world), 1);
+    world
+}
+
+fn refusals(world: &World) -> usize {
+    world.upstream_requests().iter().filter(|entry| entry.refused.is_some()).count()
+}
+
+/// Another budget, of which nothing is used.
+fn give_back(world: &World) {
+    world.ask_emulator(Method::POST, "/_emulator/reset", &Value::Null);
+    world.set_limits(&json!({ "core.user": 50 }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budget_given_back_after_a_refusal_is_tried_by_one_request() {
+    let world = refused(Setup::new()).await;
+    give_back(&world);
+    world.clock.advance(Duration::from_secs(31));
+    let is_open = || world.gateway.dispatcher.admissions().snapshot().1[0].windows[0].remaining > 0;
+    timeout(Duration::from_secs(10), eventually(is_open)).await.expect("nothing may try it");
+    let gate = world.close_gate("GET", "/repos/acme/widgets");
+    let trial = world.get("/repos/acme/widgets");
+    let others = async {
+        world.held(gate, 1).await;
+        let other = page(&world, 5);
+        let time = async {
+            eventually(|| world.gateway.dispatcher.admissions().waiting() == 1).await;
+            world.clock.advance(Duration::from_millis(2));
+        };
+        let (other, ()) = tokio::join!(other, time);
+        assert_eq!(other.status, 403, "it waits for the outcome of the trial");
+        world.open_gate(gate);
+    };
+    tokio::join!(trial, others).0.assert_status(200);
+    for number in 5..=8 {
+        page(&world, number).await.assert_status(200);
+    }
+    assert_eq!(refusals(&world), 0, "since the reset");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_false_statement_after_a_refusal_costs_one_request() {
+    let world = refused(Setup::new()).await;
+    world.arm(&json!({ "fault": "pristine_rate_limit" }));
+    for _ in 0..20 {
+        world.clock.advance(Duration::from_mins(2));
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        let _ = page(&world, 5).await;
+    }
+    let refused = refusals(&world);
+    assert!(refused <= 2, "one trial, and nothing after its refusal: {refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refresh_after_a_refusal_tries_a_budget_at_once() {
+    let world = refused(Setup::new()).await;
+    let refresh = || async {
+        let account = world.gateway.env.config.account_id(0);
+        world.gateway.dispatcher.refresh(account).await.unwrap();
+    };
+    // The first statement is false, and its trial is refused.
+    world.arm(&json!({ "fault": "pristine_rate_limit" }));
+    refresh().await;
+    page(&world, 3).await.assert_rate_limited(world.clock.now().as_secs());
+    assert_eq!(refusals(&world), 2);
+    page(&world, 4).await.assert_rate_limited(world.clock.now().as_secs());
+    assert_eq!(refusals(&world), 2, "one request alone");
+    give_back(&world);
+    refresh().await;
+    for number in 5..=8 {
+        page(&world, number).await.assert_status(200);
+    }
+}
+
 /// The upstream refunds everything: its answer looks like an untouched window, so one request
 /// tries it.
 #[tokio::test(flavor = "multi_thread")]

@@ -31,6 +31,7 @@ use crate::decision::types::{LeaseId, LimitKind, Pace, Priority, Until};
 pub use evidence::Mark;
 use evidence::{Count, Evidence};
 use probes::Probes;
+pub use stated::Asked;
 use stated::StatementTrust;
 
 /// Largest difference between resets of one window (SPECIFICATION, "Limits in practice": a wobble
@@ -121,8 +122,9 @@ pub struct PrimaryWindow {
     headerless_probes: u32,
     /// Experience with what the upstream states about it by `GET /rate_limit`.
     trust: StatementTrust,
-    /// End of a closure by an upstream limit.
+    /// End of a closure by an upstream limit, and its beginning.
     closed_until: Timestamp,
+    closed_at: Timestamp,
     /// Earliest time of the next request, where the budget is spread evenly.
     next_at: Timestamp,
     /// True when every request costs what was reserved for it: answers then bound the rest from
@@ -141,6 +143,7 @@ impl PrimaryWindow {
             headerless_probes: 0,
             trust: StatementTrust::default(),
             closed_until: Timestamp::EPOCH,
+            closed_at: Timestamp::EPOCH,
             next_at: Timestamp::EPOCH,
             // GraphQL costs depend on the size of the query (SPECIFICATION, "Limits in practice").
             costs_are_known: *resource != ResourceName::graphql(),
@@ -274,7 +277,7 @@ impl PrimaryWindow {
         self.probes.learned();
         if sight == Sight::NewWindow {
             let is_refuted = is_confirmed && answer.cost == 0 && new.remaining == 0;
-            self.trust = if is_refuted { StatementTrust::Wrong } else { StatementTrust::Open };
+            self.trust = if is_refuted { StatementTrust::Wrong(now) } else { StatementTrust::Open };
             self.evidence.new_window(now);
         }
         match answer.mark {
@@ -298,7 +301,7 @@ impl PrimaryWindow {
     /// reset in the past counts as now. Without both the known reset holds.
     pub fn close(&mut self, now: Timestamp, reset: Option<Timestamp>, pause: Option<Duration>) {
         if matches!(self.trust, StatementTrust::Raised(_)) {
-            self.trust = StatementTrust::Wrong;
+            self.trust = StatementTrust::Wrong(now);
         }
         let known = match self.state {
             WindowState::Seen(seen) if seen.reset > now => Some(seen.reset),
@@ -307,6 +310,7 @@ impl PrimaryWindow {
         let reset = reset.or(known.filter(|_| pause.is_none()));
         let until = closed_until(now, reset, pause, || CLOSED_WITHOUT_A_TIME);
         self.closed_until = self.closed_until.max(until);
+        self.closed_at = now;
     }
 
     pub fn figures(&self, now: Timestamp, presumed_limit: impl Fn() -> u32) -> Figures {

@@ -4,11 +4,33 @@
 //! practice"). So an untouched window is believed for a few requests only, and against the count
 //! of a known window for one: its answer has the true count. Any other statement about a known
 //! window is as good as a counted answer, and may also raise it. A refusal after a raise shows
-//! that statements are wrong: they raise that window no more.
+//! that statements are wrong: for an hour they raise that window no more. An operator's question
+//! frees one request all the same.
+//!
+//! A window that the upstream closed by a refusal is reopened by a later statement, as the upstream
+//! knows of the refusal. Where it states an untouched window, one request goes, and the others wait
+//! for its outcome.
+
+use std::time::Duration;
 
 use super::{Count, Mark, PrimaryWindow, Seen, Terms, WOBBLE, WindowState};
 use crate::api::StatedBudget;
 use crate::clock::Timestamp;
+
+/// Distance of requests that try a window against the count, after one was refused. Ours: the
+/// length of a window, so that a false statement costs a request in each.
+const REFUSED_PAUSE: Duration = Duration::from_hours(1);
+/// The same after one without an answer. Ours: the upstream has ended it by then.
+const LOST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Reason of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// The gateway asks by itself.
+    Routinely,
+    /// An operator has it asked.
+    ByOperator,
+}
 
 /// Experience with statements that raised the current window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,8 +40,8 @@ pub enum StatementTrust {
     Open,
     /// One raised it at this time, and no counted answer has confirmed it.
     Raised(Timestamp),
-    /// The upstream refused a request after it.
-    Wrong,
+    /// The upstream refused a request after it, at this time.
+    Wrong(Timestamp),
 }
 
 impl PrimaryWindow {
@@ -31,27 +53,31 @@ impl PrimaryWindow {
         mark: Mark,
         stated: StatedBudget,
         terms: Terms,
+        asked: Asked,
     ) -> bool {
         let new = Seen {
             limit: stated.limit,
             remaining: stated.remaining.min(stated.limit),
             reset: stated.reset,
         };
-        if new.reset <= now {
+        // A question that was sent before a refusal knows nothing of it.
+        if new.reset <= now || now < self.closed_until && mark.at() < self.closed_at {
             return false;
         }
         let is_untouched = new.remaining == new.limit;
-        if now < self.closed_until && is_untouched {
-            return false;
+        let is_doubted = matches!(self.trust, StatementTrust::Wrong(_));
+        if now < self.closed_until && (is_untouched || is_doubted && asked == Asked::ByOperator) {
+            let old = if let WindowState::Seen(seen) = self.current(now) { seen } else { new };
+            return self.try_one(now, old, new, terms, asked);
         }
         match self.current(now) {
             WindowState::Unknown | WindowState::Unmetered if is_untouched => {
                 self.probes.allow_some(new.limit);
                 true
             }
-            WindowState::Seen(old) if is_untouched => self.try_one(now, old, new, terms),
+            WindowState::Seen(old) if is_untouched => self.try_one(now, old, new, terms, asked),
             WindowState::Seen(old) if is_same(old, new) => self.stated_again(now, mark, old, new),
-            WindowState::Seen(_) if self.trust == StatementTrust::Wrong => false,
+            WindowState::Seen(_) if is_doubted => false,
             _ => self.stated_anew(now, mark, new),
         }
     }
@@ -70,7 +96,7 @@ impl PrimaryWindow {
     /// missing in its count.
     fn stated_again(&mut self, now: Timestamp, mark: Mark, old: Seen, new: Seen) -> bool {
         let least = new.remaining.saturating_sub(self.evidence.ended_since(mark));
-        let may_raise = self.trust != StatementTrust::Wrong;
+        let may_raise = !matches!(self.trust, StatementTrust::Wrong(_));
         let is_raised = may_raise && least > old.remaining;
         let remaining = if is_raised { least } else { old.remaining.min(new.remaining) };
         self.state = WindowState::Seen(Seen {
@@ -83,8 +109,20 @@ impl PrimaryWindow {
     }
 
     /// Frees one unit of a used-up window: the answer of the next request replaces the count.
-    fn try_one(&mut self, now: Timestamp, old: Seen, new: Seen, terms: Terms) -> bool {
-        if self.trust != StatementTrust::Open || !self.is_used_up(now, terms) {
+    fn try_one(
+        &mut self,
+        now: Timestamp,
+        old: Seen,
+        new: Seen,
+        terms: Terms,
+        asked: Asked,
+    ) -> bool {
+        let may_try = match self.trust {
+            StatementTrust::Open => true,
+            StatementTrust::Raised(at) => self.leased == 0 && now >= at + LOST_PAUSE,
+            StatementTrust::Wrong(at) => asked == Asked::ByOperator || now >= at + REFUSED_PAUSE,
+        };
+        if !may_try || !self.is_used_up(now, terms) {
             return false;
         }
         let taken = self.leased_units().saturating_add(self.evidence.unseen_units);
@@ -198,6 +236,11 @@ mod tests {
         window
     }
 
+    /// A statement to a question of the gateway itself.
+    fn state(window: &mut PrimaryWindow, mark: Mark, stated: StatedBudget) -> bool {
+        window.stated(NOW, mark, stated, TERMS, Asked::Routinely)
+    }
+
     fn stated(limit: u32, remaining: u32) -> StatedBudget {
         StatedBudget { limit, remaining, reset: RESET }
     }
@@ -208,7 +251,7 @@ mod tests {
             let mut window = PrimaryWindow::new(&ResourceName::core());
             let mark = window.mark(NOW);
             window.lease(NOW, LeaseId(0), 1, TERMS);
-            assert!(window.stated(NOW, mark, stated(limit, limit), TERMS));
+            assert!(state(&mut window, mark, stated(limit, limit)));
             assert_eq!(admitted(&mut window, NOW), expected - 1, "{limit}");
         }
     }
@@ -218,7 +261,7 @@ mod tests {
         let mut window = PrimaryWindow::new(&ResourceName::core());
         window.lease(NOW, LeaseId(0), 1, TERMS);
         let mark = window.mark(NOW);
-        assert!(window.stated(NOW, mark, stated(100, 8), TERMS));
+        assert!(state(&mut window, mark, stated(100, 8)));
         assert_eq!(admitted(&mut window, NOW), 7, "the probe may not be counted yet");
     }
 
@@ -242,7 +285,7 @@ mod tests {
         let mut window = seen(0);
         assert!(window.is_used_up(NOW, TERMS));
         let mark = window.mark(NOW);
-        assert!(window.stated(NOW, mark, stated(200, 101), TERMS));
+        assert!(state(&mut window, mark, stated(200, 101)));
         assert_eq!(admitted(&mut window, NOW), 101);
     }
 
@@ -254,7 +297,7 @@ mod tests {
             let own = window.lease(NOW, LeaseId(lease), 1, TERMS);
             answered(&mut window, lease, own, u32::try_from(10 - lease).unwrap());
         }
-        assert!(!window.stated(NOW, mark, stated(100, 10), TERMS), "an older answer");
+        assert!(!state(&mut window, mark, stated(100, 10)), "an older answer");
         assert!(window.is_used_up(NOW, TERMS));
     }
 
@@ -262,7 +305,7 @@ mod tests {
     fn an_untouched_statement_frees_one_unit_whose_answer_counts() {
         let mut window = seen(0);
         let mark = window.mark(NOW);
-        assert!(window.stated(NOW, mark, stated(100, 100), TERMS));
+        assert!(state(&mut window, mark, stated(100, 100)));
         let own = window.lease(NOW, LeaseId(1), 1, TERMS);
         assert_eq!(headroom(&window, NOW), Err(LimitKind::Primary), "one alone");
         answered(&mut window, 1, own, 99);
@@ -274,23 +317,109 @@ mod tests {
         for remaining in [50, 100] {
             let mut window = seen(0);
             let mark = window.mark(NOW);
-            assert!(window.stated(NOW, mark, stated(100, remaining), TERMS));
+            assert!(state(&mut window, mark, stated(100, remaining)));
             window.lease(NOW, LeaseId(1), 1, TERMS);
             window.charge(NOW, LeaseId(1), 1, Charge::Free);
             window.close(NOW, Some(RESET), None);
             let mark = window.mark(NOW);
-            assert!(!window.stated(NOW, mark, stated(100, remaining), TERMS));
+            assert!(!state(&mut window, mark, stated(100, remaining)));
             assert!(headroom(&window, NOW).is_err());
         }
+    }
+
+    /// A window that the upstream closed although units were left.
+    fn refused() -> PrimaryWindow {
+        let mut window = seen(10);
+        refuse(&mut window, NOW, 1);
+        window
+    }
+
+    fn refuse(window: &mut PrimaryWindow, now: Timestamp, lease: u64) {
+        window.lease(now, LeaseId(lease), 1, TERMS);
+        window.charge(now, LeaseId(lease), 1, Charge::Free);
+        window.close(now, Some(RESET), None);
+    }
+
+    #[test]
+    fn an_untouched_statement_reopens_a_closed_window_for_one() {
+        let mut window = refused();
+        assert_eq!(headroom(&window, NOW), Err(LimitKind::Primary));
+        let mark = window.mark(NOW);
+        assert!(state(&mut window, mark, stated(100, 100)));
+        let own = window.lease(NOW, LeaseId(2), 1, TERMS);
+        assert_eq!(headroom(&window, NOW), Err(LimitKind::Primary), "one alone");
+        let mark = window.mark(NOW);
+        assert!(!state(&mut window, mark, stated(100, 100)), "one is on its way");
+        answered(&mut window, 2, own, 99);
+        assert_eq!(admitted(&mut window, NOW), 99);
+    }
+
+    #[test]
+    fn a_statement_from_before_a_refusal_reopens_nothing() {
+        let mut window = seen(10);
+        let mark = window.mark(NOW - Duration::from_secs(1));
+        refuse(&mut window, NOW, 1);
+        for remaining in [40, 100] {
+            assert!(!state(&mut window, mark, stated(100, remaining)));
+        }
+    }
+
+    #[test]
+    fn an_unknown_window_that_was_closed_is_tried_by_one() {
+        let mut window = PrimaryWindow::new(&ResourceName::core());
+        refuse(&mut window, NOW, 0);
+        let mark = window.mark(NOW);
+        assert!(state(&mut window, mark, stated(100, 100)));
+        assert_eq!(admitted(&mut window, NOW), 1);
+    }
+
+    #[test]
+    fn a_refused_trial_is_repeated_after_an_hour_or_by_order() {
+        let reset = RESET + REFUSED_PAUSE * 2;
+        let untouched = StatedBudget { reset, ..stated(100, 100) };
+        let state = |window: &mut PrimaryWindow, now, asked| {
+            let mark = window.mark(now);
+            window.stated(now, mark, untouched, TERMS, asked)
+        };
+        let mut window = refused();
+        window.close(NOW, Some(reset), None);
+        let mut trials = 0;
+        for minute in 0..=60 {
+            let now = NOW + Duration::from_mins(minute);
+            if state(&mut window, now, Asked::Routinely) {
+                trials += 1;
+                refuse(&mut window, now, minute);
+                window.close(now, Some(reset), None);
+            }
+        }
+        assert_eq!(trials, 2);
+        let now = NOW + Duration::from_mins(61);
+        assert!(!state(&mut window, now, Asked::Routinely));
+        assert!(state(&mut window, now, Asked::ByOperator));
+        assert_eq!(admitted(&mut window, now), 1);
+    }
+
+    #[test]
+    fn a_trial_without_an_answer_is_repeated() {
+        let mut window = refused();
+        let mark = window.mark(NOW);
+        assert!(state(&mut window, mark, stated(100, 100)));
+        window.lease(NOW, LeaseId(2), 1, TERMS);
+        window.charge(NOW, LeaseId(2), 1, Charge::Lost);
+        assert_eq!(admitted(&mut window, NOW), 0);
+        let later = NOW + Duration::from_secs(30);
+        let mark = window.mark(later);
+        assert!(window.stated(later, mark, stated(100, 100), TERMS, Asked::Routinely));
+        assert_eq!(admitted(&mut window, later), 1);
     }
 
     #[test]
     fn a_lower_statement_lowers_and_an_old_one_does_nothing() {
         let mut window = seen(10);
         let mark = window.mark(NOW);
-        assert!(!window.stated(NOW, mark, stated(100, 3), TERMS));
+        assert!(!state(&mut window, mark, stated(100, 3)));
         let over = StatedBudget { reset: NOW, ..stated(100, 50) };
-        assert!(!window.stated(NOW, mark, over, TERMS));
+        assert!(!state(&mut window, mark, over));
         assert_eq!(admitted(&mut window, NOW), 2, "one stays for those who spent the others");
     }
 }
