@@ -465,7 +465,10 @@ fn random_request(dice: &mut Rng, turn: u32) -> Option<(&'static str, Request<By
     let queries: &[&str] =
         if dice.below(10) == 0 { &["?since=1", "?limit=x", "?held=1", "?struck=x"] } else { &[""] };
     let uri = format!("/_emulator/{path}{}", dice.pick(queries).unwrap_or(&""));
-    let mut request = Request::builder().method(method).uri(uri).body(body).expect("well formed");
+    let content_type = dice.pick(&["application/json", "application/json", "text/plain"]);
+    let request = Request::builder().method(method).uri(uri);
+    let request = request.header("content-type", *content_type.expect("one of three"));
+    let mut request = request.body(body).expect("well formed");
     if dice.below(20) == 0 {
         request
             .headers_mut()
@@ -492,7 +495,7 @@ fn random_control_requests_get_only_well_formed_answers() {
                 answer.body
             )
         };
-        assert!([200, 201, 400, 403, 404, 405, 422].contains(&answer.status), "{}", what());
+        assert!([200, 201, 400, 403, 404, 405, 415, 422].contains(&answer.status), "{}", what());
         assert!(answer.status < 400 || answer.body["message"].is_string(), "{}", what());
         armed += u32::from(answer.status == 201 && path == "faults");
         upstream.now = upstream.now + Duration::from_millis(dice.below(2_000));
