@@ -43,6 +43,32 @@ async fn a_slow_answer_does_not_delay_quick_requests() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn many_slow_answers_do_not_delay_quick_requests() {
+    let world = Setup::new().start().await;
+    // Statements that never show the requests in flight.
+    world.arm(&json!({ "fault": "pristine_rate_limit" }));
+    let gate = world.close_gate("GET", SLOW);
+    let slow = (0..12).map(|n| {
+        let (world, path) = (&world, format!("{SLOW}?n={n}"));
+        async move { world.get(&path).await }
+    });
+    let quick = async {
+        world.held(gate, 10).await;
+        let quick = (1..=5).map(|page| {
+            let path = format!("{ISSUES}?per_page=1&page={page}");
+            let world = &world;
+            async move { world.get(&path).await }
+        });
+        let answers = timeout(SOON, join_all(quick)).await;
+        world.open_gate(gate);
+        answers.expect("quick requests wait for ten slow answers")
+    };
+    let (slow, quick) = tokio::join!(join_all(slow), quick);
+    all_have_status(&slow, 200);
+    all_have_status(&quick, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_new_hour_does_not_wait_for_one_slow_answer() {
     let world = Setup::new().clock(Clock::scaled(20.0)).start().await;
     world.set_limits(&json!({ "window.primary": 40 }));

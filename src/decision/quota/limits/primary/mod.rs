@@ -161,7 +161,7 @@ impl PrimaryWindow {
             return Err(Block::at(LimitKind::Primary, self.closed_until));
         }
         match self.current(now) {
-            WindowState::Unknown => match self.probes.block(now, self.limit_before()) {
+            WindowState::Unknown => match self.probe_block(now, wanted.cost) {
                 Some(block) => Err(block),
                 None => Ok(Headroom { share: WHOLE, until: None }),
             },
@@ -214,7 +214,7 @@ impl PrimaryWindow {
         }
         let mark = self.encumber(now, cost);
         if self.current(now) == WindowState::Unknown {
-            self.probes.admitted(now, lease);
+            self.probes.admitted(now, lease, cost);
         }
         mark
     }
@@ -349,7 +349,7 @@ impl PrimaryWindow {
                 let taken = self.leased + u64::from(self.evidence.unseen_units);
                 taken + u64::from(cost) + u64::from(reserve) <= u64::from(seen.remaining)
             }
-            WindowState::Unknown => self.probes.block(now, self.limit_before()).is_none(),
+            WindowState::Unknown => self.probe_block(now, cost).is_none(),
             WindowState::Unmetered => true,
         }
     }
@@ -377,6 +377,11 @@ impl PrimaryWindow {
     fn release(&mut self, lease: LeaseId, cost: u32) -> bool {
         self.leased = self.leased.saturating_sub(cost.into());
         self.probes.ended(lease)
+    }
+
+    /// Denial of a request while the window is unknown.
+    fn probe_block(&self, now: Timestamp, cost: u32) -> Option<Block> {
+        self.probes.block(now, cost, self.limit_before())
     }
 
     /// Limit of the window before, while the current one is unknown.

@@ -2,6 +2,11 @@
 //! window. While it is slow, a few more may go, because nobody should wait for one slow answer.
 //!
 //! The number is bounded by what a window certainly has: a tenth of its limit, and ten requests.
+//!
+//! An untouched window that `GET /rate_limit` states has its whole limit, if that is true
+//! (SPECIFICATION, "Limits in practice": it can be wrong). The upstream refuses at once, before it
+//! executes anything. So a request that has waited for a second was not refused, and shows that its
+//! unit was there. Such requests hold no others, up to the limit that was stated.
 
 use std::time::Duration;
 
@@ -18,28 +23,33 @@ const SLOW: Duration = Duration::from_secs(2);
 const CERTAIN_PART: u32 = 10;
 /// Most requests without an answer. Ours: they cost little if the budget is spent after all.
 const CERTAIN_MAX: usize = 10;
+/// Age from which a request without an answer was not refused. Ours: a refusal takes no longer than
+/// the usual answers.
+const ACCEPTED_AFTER: Duration = Duration::from_secs(1);
 /// The same for a window that was never seen.
 const UNSEEN_MAX: usize = 4;
 
 #[derive(Debug, Default)]
 pub struct Probes {
-    leases: SmallVec<[LeaseId; 1]>,
+    /// In flight, with their admission.
+    leases: SmallVec<[(LeaseId, Timestamp); 1]>,
     /// Admission of the newest.
     newest_at: Timestamp,
-    /// Requests that may go beside the first, by an answer of `GET /rate_limit` or for lack of one.
+    /// Requests that may go beside the first, because the state could not be asked.
     beside: usize,
-    /// Limit of the window, where one is known.
-    limit: Option<u32>,
+    /// Limit of the untouched window that `GET /rate_limit` stated.
+    stated: Option<u32>,
+    /// Units of the requests in flight at that statement, and of those since.
+    units: u32,
 }
 
 impl Probes {
-    /// Denial of one more request; `None` when it may go.
-    pub fn block(&self, now: Timestamp, limit_before: Option<u32>) -> Option<Block> {
-        let most = match self.limit.or(limit_before) {
-            Some(limit) => usize::try_from(limit / CERTAIN_PART).unwrap_or(CERTAIN_MAX),
-            None => UNSEEN_MAX,
-        };
-        let most = most.clamp(2, CERTAIN_MAX);
+    /// Denial of one more request of this cost; `None` when it may go.
+    pub fn block(&self, now: Timestamp, cost: u32, limit_before: Option<u32>) -> Option<Block> {
+        if let Some(limit) = self.stated {
+            return self.stated_block(now, cost, limit);
+        }
+        let most = limit_before.map_or(UNSEEN_MAX, certain);
         let slow_at = self.newest_at + SLOW;
         if self.leases.len() < (1 + self.beside).min(most) {
             return None;
@@ -50,19 +60,32 @@ impl Probes {
         (now < slow_at).then(|| Block { wake: Some(slow_at), ..Block::event(LimitKind::Probe) })
     }
 
+    fn stated_block(&self, now: Timestamp, cost: u32, limit: u32) -> Option<Block> {
+        if self.units.saturating_add(cost) > limit {
+            return Some(Block::event(LimitKind::Probe));
+        }
+        let accepted_at = self.leases.iter().map(|(_, admitted)| *admitted + ACCEPTED_AFTER);
+        let fresh = accepted_at.filter(|accepted| *accepted > now);
+        if fresh.clone().count() < certain(limit) {
+            return None;
+        }
+        Some(Block { wake: fresh.min(), ..Block::event(LimitKind::Probe) })
+    }
+
     /// Time since which the newest waits for its answer; `None` without one.
     pub fn waiting_since(&self) -> Option<Timestamp> {
         (!self.leases.is_empty()).then_some(self.newest_at)
     }
 
-    pub fn admitted(&mut self, now: Timestamp, lease: LeaseId) {
-        self.leases.push(lease);
+    pub fn admitted(&mut self, now: Timestamp, lease: LeaseId, cost: u32) {
+        self.leases.push((lease, now));
         self.newest_at = now;
+        self.units = self.units.saturating_add(cost);
     }
 
     /// Ends a lease. Returns true if it was a probe.
     pub fn ended(&mut self, lease: LeaseId) -> bool {
-        let found = self.leases.iter().position(|probe| *probe == lease);
+        let found = self.leases.iter().position(|(probe, _)| *probe == lease);
         found.map(|at| self.leases.swap_remove(at)).is_some()
     }
 
@@ -71,14 +94,18 @@ impl Probes {
         self.beside = (self.leases.len()).min(CERTAIN_MAX);
     }
 
-    /// Lets a few requests go side by side: the window seems to be untouched.
-    pub fn allow_some(&mut self, limit: u32) {
-        self.limit = Some(limit);
-        self.beside = CERTAIN_MAX;
+    /// Lets requests go side by side: the window seems to be untouched, apart from these units.
+    pub fn allow_some(&mut self, limit: u32, units: u32) {
+        (self.stated, self.units) = (Some(limit), units);
     }
 
     /// The state is known.
     pub fn learned(&mut self) {
-        (self.beside, self.limit) = (0, None);
+        (self.beside, self.stated, self.units) = (0, None, 0);
     }
+}
+
+/// Requests that a window of this limit certainly has room for.
+fn certain(limit: u32) -> usize {
+    usize::try_from(limit / CERTAIN_PART).unwrap_or(CERTAIN_MAX).clamp(2, CERTAIN_MAX)
 }

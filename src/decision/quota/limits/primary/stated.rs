@@ -72,7 +72,8 @@ impl PrimaryWindow {
         }
         match self.current(now) {
             WindowState::Unknown | WindowState::Unmetered if is_untouched => {
-                self.probes.allow_some(new.limit);
+                let units = self.leased_units().saturating_add(self.evidence.unseen_units);
+                self.probes.allow_some(new.limit, units);
                 true
             }
             WindowState::Seen(old) if is_untouched => self.try_one(now, old, new, terms, asked),
@@ -254,6 +255,39 @@ mod tests {
             assert!(state(&mut window, mark, stated(limit, limit)));
             assert_eq!(admitted(&mut window, NOW), expected - 1, "{limit}");
         }
+    }
+
+    #[test]
+    fn requests_that_were_not_refused_hold_no_others() {
+        let mut window = PrimaryWindow::new(&ResourceName::core());
+        let mark = window.mark(NOW);
+        assert!(state(&mut window, mark, stated(25, 25)));
+        let mut sent = 0;
+        for second in 0..100 {
+            let now = NOW + Duration::from_secs(second);
+            let before = sent;
+            while headroom(&window, now).is_ok() {
+                window.lease(now, LeaseId(sent), 1, TERMS);
+                sent += 1;
+            }
+            assert!(sent - before <= 2, "{sent}");
+            // Lost ones count too.
+            if sent < 10 {
+                window.charge(now, LeaseId(before), 1, Charge::Lost);
+            }
+        }
+        assert_eq!(sent, 25, "no more than was stated");
+    }
+
+    #[test]
+    fn a_refusal_ends_what_a_statement_allowed() {
+        let mut window = PrimaryWindow::new(&ResourceName::core());
+        let mark = window.mark(NOW);
+        assert!(state(&mut window, mark, stated(5_000, 5_000)));
+        assert_eq!(admitted(&mut window, NOW), 10);
+        window.charge(NOW, LeaseId(1), 1, Charge::Free);
+        window.close(NOW, Some(RESET), None);
+        assert_eq!(admitted(&mut window, NOW + Duration::from_secs(5)), 0);
     }
 
     #[test]
