@@ -33,10 +33,9 @@ impl Gh {
         Self { setup: Setup::on_socket(Upstream::emulated(), accounts, &socket), home }
     }
 
-    /// Runs a command to its end and returns its output, which is not for a terminal.
-    fn runs(&self, arguments: &[&str]) -> String {
-        let output = Command::new("gh")
-            .args(arguments)
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut gh = Command::new("gh");
+        gh.args(arguments)
             .current_dir(self.home.path())
             .env("GH_CONFIG_DIR", self.home.path())
             .env("HOME", self.home.path())
@@ -45,9 +44,14 @@ impl Gh {
             .env("GH_PROMPT_DISABLED", "1")
             .env("GH_NO_UPDATE_NOTIFIER", "1")
             .env_remove("GH_HOST")
-            .env_remove("GITHUB_TOKEN")
-            .output()
-            .expect("the client tests need gh (Debian: apt-get install gh)");
+            .env_remove("GITHUB_TOKEN");
+        gh
+    }
+
+    /// Runs a command to its end and returns its output, which is not for a terminal.
+    fn runs(&self, arguments: &[&str]) -> String {
+        let output = self.command(arguments).output();
+        let output = output.expect("the client tests need gh (Debian: apt-get install gh)");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "gh {arguments:?}: {stderr}");
         String::from_utf8(output.stdout).expect("text")
@@ -170,5 +174,150 @@ fn gh_lists_releases_and_labels() {
     assert_eq!(names, truth.lines().collect());
     let text = gh.runs(&["label", "list", "--search", "bug"]);
     assert!(text.starts_with("bug\t"), "{text}");
+    gh.setup.assert_only_own_accounts_were_seen();
+}
+
+impl Gh {
+    /// Runs a command that may fail, and returns its output and whether it succeeded.
+    fn tries(&self, arguments: &[&str]) -> (String, bool) {
+        let output = self.command(arguments).output().expect("gh runs");
+        let both = [output.stdout, output.stderr].concat();
+        (String::from_utf8_lossy(&both).into_owned(), output.status.success())
+    }
+
+    /// Sends a JSON body by `gh api`.
+    fn sends(&self, method: &str, path: &str, body: &Value) -> Value {
+        let file = self.home.path().join("body.json");
+        fs::write(&file, body.to_string()).expect("the body is written");
+        let file = file.to_str().expect("a path in UTF-8");
+        let path = format!("repos/{REPOSITORY}{path}");
+        self.reads(&["api", "--method", method, &path, "--input", file])
+    }
+
+    /// Makes a branch with a commit of its own, and returns the commit.
+    fn branches(&self, name: &str) -> String {
+        let main = self.reads(&["api", &format!("repos/{REPOSITORY}/git/ref/heads/main")]);
+        let branch = json!({ "ref": format!("refs/heads/{name}"), "sha": main["object"]["sha"] });
+        self.sends("POST", "/git/refs", &branch);
+        let change = json!({ "message": name, "content": "eA==", "branch": name });
+        let made = self.sends("PUT", &format!("/contents/{name}.txt"), &change);
+        made["commit"]["sha"].as_str().expect("a commit").to_owned()
+    }
+
+    fn git(&self, arguments: &[&str]) {
+        let mut git = Command::new("git");
+        git.args(arguments).current_dir(self.home.path()).env("HOME", self.home.path());
+        assert!(git.status().expect("gh needs git").success(), "git {arguments:?}");
+    }
+
+    /// Opens a pull request from a new branch; returns its number and head. For that, `gh` runs in
+    /// a clone.
+    fn opens(&self, branch: &str) -> (String, String) {
+        let sha = self.branches(branch);
+        self.git(&["init", "--quiet"]);
+        let origin = format!("https://github.com/{REPOSITORY}.git");
+        self.git(&["remote", "add", "origin", &origin]);
+        let wanted =
+            ["pr", "create", "--title", branch, "--body", "B", "--head", branch, "--base", "main"];
+        let url = self.runs(&wanted);
+        (url.trim_end().rsplit('/').next().expect("a number").to_owned(), sha)
+    }
+}
+
+#[test]
+fn gh_creates_checks_and_merges_a_pull_request() {
+    let gh = Gh::new();
+    let (number, sha) = gh.opens("better");
+    assert_eq!(number, "80");
+    let (text, succeeds) = gh.tries(&["pr", "checks", &number]);
+    assert!(!succeeds && text.contains("no checks reported"), "{text}");
+    let status = json!({ "state": "success", "context": "ci/gh" });
+    gh.sends("POST", &format!("/statuses/{sha}"), &status);
+    let text = gh.runs(&["pr", "checks", &number]);
+    assert!(text.starts_with("ci/gh\tpass\t"), "{text}");
+    gh.runs(&["pr", "edit", &number, "--add-label", "bug", "--add-assignee", "ben"]);
+    gh.runs(&["pr", "comment", &number, "--body", "going in"]);
+    gh.runs(&["pr", "merge", &number, "--merge"]);
+    let fields = "state,mergedBy,labels,assignees,comments";
+    let pull = gh.reads(&["pr", "view", &number, "--json", fields]);
+    assert_eq!((&pull["state"], &pull["mergedBy"]["login"]), (&json!("MERGED"), &json!("ada")));
+    assert_eq!(pull["labels"][0]["name"], "bug");
+    assert_eq!(pull["assignees"][0]["login"], "ben");
+    assert_eq!(pull["comments"][0]["body"], "going in");
+    gh.setup.assert_only_own_accounts_were_seen();
+}
+
+#[test]
+fn gh_merges_automatically_once_the_checks_pass() {
+    let gh = Gh::new();
+    let allowed = json!({ "allow_auto_merge": true });
+    gh.sends("PATCH", "", &allowed);
+    let protection = json!({ "required_status_checks": { "strict": false, "contexts": ["ci"] }, "required_pull_request_reviews": null, "enforce_admins": null, "restrictions": null });
+    gh.sends("PUT", "/branches/main/protection", &protection);
+    let (number, sha) = gh.opens("later");
+    let (text, succeeds) = gh.tries(&["pr", "merge", &number, "--merge"]);
+    assert!(!succeeds && text.contains("--auto"), "{text}");
+    gh.runs(&["pr", "merge", &number, "--auto", "--squash"]);
+    let pull = gh.reads(&["api", &format!("repos/{REPOSITORY}/pulls/{number}")]);
+    assert_eq!(pull["auto_merge"]["merge_method"], "squash", "{pull}");
+    let status = json!({ "state": "success", "context": "ci" });
+    gh.sends("POST", &format!("/statuses/{sha}"), &status);
+    let pull = gh.reads(&["pr", "view", &number, "--json", "state"]);
+    assert_eq!(pull["state"], "MERGED");
+    gh.setup.assert_only_own_accounts_were_seen();
+}
+
+#[test]
+fn gh_shows_the_status_of_a_branch() {
+    let gh = Gh::new();
+    gh.opens("better");
+    gh.git(&["checkout", "--quiet", "-b", "better"]);
+    let status = gh.reads(&["pr", "status", "--json", "number,headRefName,state"]);
+    assert_eq!(status["currentBranch"]["headRefName"], "better", "{status}");
+    assert_eq!(status["createdBy"][0]["number"], 80, "{status}");
+    assert_eq!(status["needsReview"], json!([]));
+    gh.setup.assert_only_own_accounts_were_seen();
+}
+
+#[test]
+fn gh_edits_closes_and_comments_an_issue() {
+    let gh = Gh::new();
+    gh.runs(&["issue", "edit", "2", "--add-label", "bug", "--title", "Renamed"]);
+    gh.runs(&["issue", "edit", "2", "--milestone", "First release"]);
+    gh.runs(&["issue", "comment", "2", "--body", "by gh"]);
+    gh.runs(&["issue", "close", "2"]);
+    let issue =
+        gh.reads(&["issue", "view", "2", "--json", "state,title,labels,comments,milestone"]);
+    assert_eq!((&issue["state"], &issue["title"]), (&json!("CLOSED"), &json!("Renamed")));
+    let labels = issue["labels"].as_array().expect("labels");
+    assert!(labels.iter().any(|label| label["name"] == "bug"), "{issue}");
+    assert_eq!(issue["comments"][0]["body"], "by gh");
+    assert_eq!(issue["milestone"]["title"], "First release");
+    gh.runs(&["issue", "reopen", "2"]);
+    gh.runs(&["issue", "edit", "2", "--remove-label", "bug"]);
+    let issue = gh.reads(&["issue", "view", "2", "--json", "state,labels"]);
+    let labels = issue["labels"].as_array().expect("labels");
+    assert!(labels.iter().all(|label| label["name"] != "bug"), "{issue}");
+    assert_eq!(issue["state"], "OPEN");
+    gh.setup.assert_only_own_accounts_were_seen();
+}
+
+#[test]
+fn gh_lists_and_views_repositories() {
+    let gh = Gh::new();
+    let listed =
+        gh.reads(&["repo", "list", "acme", "--limit", "100", "--json", "nameWithOwner,isPrivate"]);
+    let listed = listed.as_array().expect("a list");
+    assert!(listed.iter().any(|one| one["nameWithOwner"] == REPOSITORY));
+    let private =
+        gh.reads(&["repo", "list", "acme", "--visibility", "private", "--json", "nameWithOwner"]);
+    let private = private.as_array().expect("a list").len();
+    assert_eq!(private, listed.iter().filter(|one| one["isPrivate"] == true).count());
+    let rust = gh.reads(&["repo", "list", "acme", "--language", "rust", "--json", "nameWithOwner"]);
+    assert!(!rust.as_array().expect("a list").is_empty());
+    let text = gh.runs(&["repo", "view", REPOSITORY]);
+    assert!(text.contains("name:\tacme/widgets") && text.contains("# widgets"), "{text}");
+    let seen = gh.reads(&["repo", "view", REPOSITORY, "--json", "name,defaultBranchRef,isFork"]);
+    assert_eq!(seen["defaultBranchRef"]["name"], "main");
     gh.setup.assert_only_own_accounts_were_seen();
 }

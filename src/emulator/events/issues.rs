@@ -91,10 +91,20 @@ pub fn subject(renderer: &Renderer<'_>, repository: u64, number: u64) -> Value {
 
 /// Raises the events of all changes since `before`. Those concerned are notified once.
 pub fn publish_changes(call: &mut Call<'_>, before: &Before) -> Result<(), ApiError> {
-    let (repository, number, context) = (call.repository, before.number, EventContext::of(call));
-    let after = Before::of(call.repository()?.issues.get(&number).ok_or(ApiError::NotFound)?);
-    let (changes, edits) = edits(call, before, &after)?;
-    let found = call.repository()?;
+    publish_changes_in(call.world, EventContext::of(call), call.repository, before)
+}
+
+/// Does it without a call, in a repository.
+pub fn publish_changes_in(
+    world: &mut World,
+    context: EventContext<'_>,
+    repository: u64,
+    before: &Before,
+) -> Result<(), ApiError> {
+    let number = before.number;
+    let found = world.repositories.get(&repository).ok_or(ApiError::NotFound)?;
+    let after = Before::of(found.issues.get(&number).ok_or(ApiError::NotFound)?);
+    let (changes, edits) = edits(world, found, before, &after);
     let labels = label_moves(found, before, &after);
     let milestones = milestone_moves(found, before, &after);
     let state = (after.state != before.state).then_some(match after.state {
@@ -104,7 +114,7 @@ pub fn publish_changes(call: &mut Call<'_>, before: &Before) -> Result<(), ApiEr
     let mut notice = Notice::Issue { number, action: state.unwrap_or("edited") };
     let mut one = |action: &str, entries, more: &dyn Fn(&Renderer<'_>) -> Value| {
         let notice = std::mem::replace(&mut notice, Notice::Nobody);
-        raise(call.world, context, (repository, number), (action, entries), notice, more);
+        raise(world, context, (repository, number), (action, entries), notice, more);
     };
     if changes != json!({}) {
         one("edited", edits, &|_| json!({ "changes": changes }));
@@ -140,7 +150,7 @@ pub fn publish_changes(call: &mut Call<'_>, before: &Before) -> Result<(), ApiEr
 /// The payload's `changes`, empty without any, and their entries in the history.
 type Edits = (Value, Vec<(&'static str, Detail)>);
 
-fn edits(call: &Call<'_>, before: &Before, after: &Before) -> Result<Edits, ApiError> {
+fn edits(world: &World, repository: &Repository, before: &Before, after: &Before) -> Edits {
     let (mut changes, mut entries) = (json!({}), Vec::new());
     if after.title != before.title {
         extend(&mut changes, json!({ "title": { "from": before.title } }));
@@ -149,12 +159,11 @@ fn edits(call: &Call<'_>, before: &Before, after: &Before) -> Result<Edits, ApiE
     if after.body != before.body {
         extend(&mut changes, json!({ "body": { "from": before.body } }));
     }
-    let repository = call.repository()?;
     let into =
         |state: &Before| state.base.clone().unwrap_or_else(|| repository.default_branch.clone());
     let (from, to) = (into(before), into(after));
     if from != to {
-        let history = call.world.history(repository);
+        let history = world.history(repository);
         let sha = history.head(&from).map(|head| &head.sha);
         extend(
             &mut changes,
@@ -162,7 +171,7 @@ fn edits(call: &Call<'_>, before: &Before, after: &Before) -> Result<Edits, ApiE
         );
         entries.push(("base_ref_changed", Detail::None));
     }
-    Ok((changes, entries))
+    (changes, entries)
 }
 
 fn label_moves(

@@ -30,8 +30,10 @@ macro_rules! kinds {
 }
 
 kinds! {
+    ALERTS "RepositoryVulnerabilityAlertConnection" "RepositoryVulnerabilityAlertEdge",
     AUTHORS "GitActorConnection" "GitActorEdge",
     COMMITS "PullRequestCommitConnection" "PullRequestCommitEdge",
+    CONTEXTS "StatusCheckRollupContextConnection" "StatusCheckRollupContextEdge",
     FILES "PullRequestChangedFileConnection" "PullRequestChangedFileEdge",
     MILESTONES "MilestoneConnection" "MilestoneEdge",
     PROJECT_CARDS "ProjectCardConnection" "ProjectCardEdge",

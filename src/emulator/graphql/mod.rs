@@ -13,10 +13,12 @@ mod object;
 mod people;
 mod problem;
 mod pull;
+mod pull_mutation;
 mod query;
 mod reactions;
 mod record;
 mod repository;
+mod rollup;
 mod size;
 
 use std::cell::RefCell;
@@ -50,7 +52,7 @@ const TOKENS_MAX: usize = 20_000;
 const NESTING_MAX: usize = 64;
 const ERRORS_MAX: usize = 100;
 /// The mutations that create content for people.
-const CREATING: [&str; 2] = ["addComment", "createIssue"];
+const CREATING: [&str; 3] = ["addComment", "createIssue", "createPullRequest"];
 
 /// A parsed request, before access to the world.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::connection::{self, Edge};
 use super::object::{Arguments, FieldValue, Node, Result};
 use super::problem::Problem;
-use super::{ids, people};
+use super::{ids, people, pull_mutation};
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
 use crate::emulator::events::changes;
@@ -30,6 +30,11 @@ pub fn field(call: &mut Call<'_>, name: &str, arguments: Arguments<'_>) -> Resul
     let to_state = |state| Edit { state: Some(state), ..Edit::default() };
     let mut comment = None;
     let (kind, issue) = match name {
+        _ if pull_mutation::has(name) => pull_mutation::field(call, name, input)?,
+        "addLabelsToLabelable" => ("AddLabelsToLabelablePayload", label(call, input, true)?),
+        "removeLabelsFromLabelable" => {
+            ("RemoveLabelsFromLabelablePayload", label(call, input, false)?)
+        }
         "addComment" => {
             let subject = subject(call, input.text("subjectId").unwrap_or(""))?;
             comment = Some(add_comment(call, &subject, input.text("body").unwrap_or(""))?);
@@ -68,8 +73,13 @@ pub fn payload(payload: &Payload, name: &str) -> FieldValue {
 }
 
 fn enter(call: &mut Call<'_>, id: u64) -> Result<()> {
+    enter_for(call, id, "issues", Role::Take)
+}
+
+/// Enters a repository in which the caller may write.
+pub fn enter_for(call: &mut Call<'_>, id: u64, permission: &'static str, role: Role) -> Result<()> {
     let repository = call.world.repositories.get(&id).ok_or(ApiError::NotFound)?;
-    access::may(call.world, call.caller, repository, "issues", Level::Write, Role::Take)?;
+    access::may(call.world, call.caller, repository, permission, Level::Write, role)?;
     access::unless_locked(call.world, repository)?;
     call.repository = id;
     Ok(())
@@ -116,9 +126,7 @@ fn create_issue(call: &mut Call<'_>, input: Arguments<'_>) -> Result<Node> {
         return Err(Problem::unprocessable("repositoryId does not name a repository."));
     };
     enter(call, repository)?;
-    if input.texts("projectIds").is_some_and(|projects| !projects.is_empty()) {
-        return Err(Problem::unprocessable("projectIds may only name projects of the repository."));
-    }
+    refuse_projects(input)?;
     let new_issue = NewIssue {
         title: title(input)?,
         body: input.text("body").map(str::to_owned),
@@ -128,6 +136,22 @@ fn create_issue(call: &mut Call<'_>, input: Arguments<'_>) -> Result<Node> {
     };
     let number = issue::open(call, new_issue)?;
     Ok(Node::Issue(repository, number))
+}
+
+/// No repository has classic projects.
+pub fn refuse_projects(input: Arguments<'_>) -> Result<()> {
+    if input.texts("projectIds").is_some_and(|projects| !projects.is_empty()) {
+        return Err(Problem::unprocessable("projectIds may only name projects of the repository."));
+    }
+    Ok(())
+}
+
+/// A null milestone is none; an absent one stays.
+pub fn changed_milestone(call: &Call<'_>, input: Arguments<'_>) -> Result<Change<u64>> {
+    if !input.0.contains_key("milestoneId") {
+        return Ok(Change::Keep);
+    }
+    Ok(milestone(call, input)?.map_or(Change::Clear, Change::Set))
 }
 
 fn update_issue(call: &mut Call<'_>, input: Arguments<'_>) -> Result<Node> {
@@ -140,8 +164,10 @@ fn update_issue(call: &mut Call<'_>, input: Arguments<'_>) -> Result<Node> {
         state: input.text("state").map(state),
         labels: labels(call, input)?,
         assignees: assignees(call, input)?,
+        milestone: changed_milestone(call, input)?,
         ..Edit::default()
     };
+    refuse_projects(input)?;
     edit(call, input.text("id"), change)
 }
 
@@ -151,7 +177,26 @@ fn edit(call: &mut Call<'_>, node_id: Option<&str>, change: Edit) -> Result<Node
     Ok(issue)
 }
 
-fn title(input: Arguments<'_>) -> Result<String> {
+/// Adds labels to an issue or pull request, or removes them, as REST's routes below an issue do.
+fn label(call: &mut Call<'_>, input: Arguments<'_>, adds: bool) -> Result<Node> {
+    let node = ids::node(call, input.text("labelableId").unwrap_or(""))?;
+    let (Node::Issue(repository, number) | Node::Pull(repository, number)) = node else {
+        return Err(Problem::unprocessable("labelableId does not name something with labels."));
+    };
+    enter_for(call, repository, "issues", Role::Push)?;
+    let given = labels(call, input)?.unwrap_or_default();
+    let issue = call.repository()?.issues.get(&number).ok_or(ApiError::NotFound)?;
+    let mut labels = issue.labels.clone();
+    if adds {
+        labels.extend(given.into_iter().filter(|id| !issue.labels.contains(id)));
+    } else {
+        labels.retain(|id| !given.contains(id));
+    }
+    issue::edit(call, number, Edit { labels: Some(labels), ..Edit::default() })?;
+    Ok(node)
+}
+
+pub fn title(input: Arguments<'_>) -> Result<String> {
     let title = input.text("title").unwrap_or("");
     if title.trim().is_empty() {
         return Err(Problem::unprocessable("title is required"));
@@ -159,12 +204,12 @@ fn title(input: Arguments<'_>) -> Result<String> {
     Ok(title.to_owned())
 }
 
-fn assignees(call: &Call<'_>, input: Arguments<'_>) -> Result<Option<Vec<u64>>> {
+pub fn assignees(call: &Call<'_>, input: Arguments<'_>) -> Result<Option<Vec<u64>>> {
     let user = |node| if let Node::User(user) = node { Some(user) } else { None };
     named(call, input.texts("assigneeIds"), user, "assigneeIds may only name users.")
 }
 
-fn labels(call: &Call<'_>, input: Arguments<'_>) -> Result<Option<Vec<u64>>> {
+pub fn labels(call: &Call<'_>, input: Arguments<'_>) -> Result<Option<Vec<u64>>> {
     let label = |node| match node {
         Node::Label(repository, label) if repository == call.repository => Some(label),
         _ => None,
@@ -173,7 +218,7 @@ fn labels(call: &Call<'_>, input: Arguments<'_>) -> Result<Option<Vec<u64>>> {
     named(call, input.texts("labelIds"), label, wrong)
 }
 
-fn milestone(call: &Call<'_>, input: Arguments<'_>) -> Result<Option<u64>> {
+pub fn milestone(call: &Call<'_>, input: Arguments<'_>) -> Result<Option<u64>> {
     let Some(node_id) = input.text("milestoneId") else { return Ok(None) };
     let mut milestones = call.repository()?.milestones.values();
     let found = milestones.find(|one| render::node_id("Milestone", one.id) == node_id);
@@ -182,7 +227,7 @@ fn milestone(call: &Call<'_>, input: Arguments<'_>) -> Result<Option<u64>> {
 }
 
 /// Resolves node ids to the ids of one kind of object, without repetitions.
-fn named(
+pub fn named(
     call: &Call<'_>,
     given: Option<Vec<&str>>,
     of_kind: impl Fn(Node) -> Option<u64>,

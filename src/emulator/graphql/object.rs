@@ -14,7 +14,7 @@ use super::connection::{self, Edge, Page};
 use super::mutation::{self, Payload};
 use super::problem::Problem;
 use super::record::{self, Record};
-use super::{issue, people, query, reactions, repository};
+use super::{issue, people, query, reactions, repository, rollup};
 use crate::emulator::limits::Limits;
 use crate::emulator::routing::Call;
 use crate::emulator::world::Issue;
@@ -219,6 +219,8 @@ impl Object<'_, '_, '_> {
             Node::Repository(id) => repository::field(field, *id),
             Node::Named(_, text) => Ok(FieldValue::text(text)),
             Node::Record(record) if name == "authors" => record::authors(field, record),
+            Node::Record(record) if name == "contexts" => rollup::contexts(field, record),
+            Node::Record(record) if name == "isRequired" => rollup::is_required(field, record),
             Node::Record(record) => Ok(record.field(name)),
             Node::ReactionGroup(content) => reactions::field(field, content),
             Node::Issue(repository, number) | Node::Pull(repository, number) => {

@@ -9,7 +9,7 @@ use crate::emulator::auth::access;
 use crate::emulator::http::{SITE, iso, segment};
 use crate::emulator::render::{address_of, node_id};
 use crate::emulator::routing::Call;
-use crate::emulator::world::{Owner, World};
+use crate::emulator::world::{Owner, Repository, Visibility, World};
 
 const BOT_SUFFIX: &str = "[bot]";
 
@@ -100,12 +100,53 @@ fn of_any_owner(field: Field<'_, '_>, owner: Owner, login: &str) -> Result {
         }
         _ => {
             budget.charge(call.world.repositories.len());
-            let visible = call
-                .world
-                .repositories_of(owner)
-                .filter(|repository| access::sees(call.world, call.caller, repository))
-                .map(|repository| Node::Repository(repository.id));
-            return connection::of(field, connection::REPOSITORIES, visible.collect());
+            let found = repositories(field, owner);
+            let nodes = found.into_iter().map(|repository| Node::Repository(repository.id));
+            return connection::of(field, connection::REPOSITORIES, nodes.collect());
         }
     })
+}
+
+/// Lists the visible repositories of an account, as the arguments choose and order them.
+fn repositories<'a>(field: Field<'a, '_>, owner: Owner) -> Vec<&'a Repository> {
+    let Field { call, arguments, .. } = field;
+    let wanted = arguments.texts("ownerAffiliations");
+    let wants = |name: &str| wanted.as_ref().is_none_or(|wanted| wanted.contains(&name));
+    let has_part = |repository: &Repository| {
+        let Owner::User(user) = owner else { return false };
+        let is_member =
+            matches!(repository.owner, Owner::Organization(id) if call.is_member(id, user));
+        (wants("COLLABORATOR") && repository.collaborators.contains_key(&user))
+            || (wants("ORGANIZATION_MEMBER") && is_member)
+    };
+    let is = |name: &str, holds: bool| arguments.flag(name).is_none_or(|wanted| wanted == holds);
+    let is_wanted = |repository: &&Repository| {
+        let visibility = match repository.visibility {
+            Visibility::Public => "PUBLIC",
+            Visibility::Private => "PRIVATE",
+        };
+        let on = |feature: &str| repository.features.get(feature) == Some(&true);
+        ((repository.owner == owner && wants("OWNER")) || has_part(repository))
+            && ["privacy", "visibility"]
+                .iter()
+                .all(|name| arguments.text(name).is_none_or(|wanted| wanted == visibility))
+            && is("isFork", repository.fork_of.is_some())
+            && is("isArchived", on("archived"))
+            && is("isLocked", call.world.migrations.is_locked(repository.id))
+            && is("hasIssuesEnabled", on("has_issues"))
+            && access::sees(call.world, call.caller, repository)
+    };
+    let mut found: Vec<&Repository> = call.world.repositories.values().filter(is_wanted).collect();
+    let Some(order) = arguments.object("orderBy") else { return found };
+    match order.text("field") {
+        Some("NAME") => found.sort_by_cached_key(|one| one.name.to_lowercase()),
+        Some("PUSHED_AT") => found.sort_by_key(|one| one.pushed_at),
+        Some("STARGAZERS") => found.sort_by_key(|one| one.stars.len()),
+        Some("UPDATED_AT") => found.sort_by_key(|one| one.updated_at),
+        _ => found.sort_by_key(|one| one.created_at),
+    }
+    if order.text("direction") == Some("DESC") {
+        found.reverse();
+    }
+    found
 }

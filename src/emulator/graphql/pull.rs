@@ -9,6 +9,7 @@ use crate::emulator::generic;
 use crate::emulator::http::iso;
 use crate::emulator::render::node_id;
 use crate::emulator::resources::issues::pull_requests;
+use crate::emulator::resources::issues::review_state::{self, Decision};
 use crate::emulator::routing::Call;
 use crate::emulator::world::storage::collections::Collection;
 use crate::emulator::world::{Commit, Issue, IssueState, Repository, StoredItem};
@@ -24,7 +25,8 @@ pub fn plain(
     let history = || call.world.history(repository);
     Some(match name {
         "isDraft" => FieldValue::value(issue.is_draft),
-        "isCrossRepository" | "isInMergeQueue" | "isMergeQueueEnabled" => FieldValue::value(false),
+        "isCrossRepository" => FieldValue::value(issue.fork.is_some()),
+        "isInMergeQueue" | "isMergeQueueEnabled" => FieldValue::value(false),
         "merged" => FieldValue::value(issue.merged.is_some()),
         "mergedAt" => {
             FieldValue::maybe_text(issue.merged.as_ref().map(|(at, _)| iso(*at)).as_deref())
@@ -32,7 +34,9 @@ pub fn plain(
         "mergeCommit" => {
             let (history, merged) = (history(), issue.merged.as_ref());
             let commit = merged.and_then(|(_, sha)| history.commit(sha));
-            FieldValue::maybe(commit.map(|commit| record::commit(commit, 0)))
+            FieldValue::maybe(
+                commit.map(|commit| record::commit(call.world, repository, commit, 0)),
+            )
         }
         "mergedBy" => {
             let (history, merged) = (history(), issue.merged.as_ref());
@@ -40,11 +44,23 @@ pub fn plain(
             let by = commit.and_then(|commit| people::actor(call.world, commit.author.user));
             FieldValue::maybe(by)
         }
-        "mergeStateStatus" => FieldValue::text(match (issue.state, history().pull_source(issue)) {
-            (IssueState::Open, Some(_)) => "CLEAN",
-            _ => "UNKNOWN",
-        }),
-        "autoMergeRequest" | "reviewDecision" => FieldValue::null(),
+        "mergeStateStatus" => {
+            FieldValue::text(review_state::merge_state(call.world, repository, issue).name())
+        }
+        "reviewDecision" => {
+            let decision = review_state::decision(call.world, repository, issue);
+            FieldValue::maybe_text(decision.map(|decision| match decision {
+                Decision::Approved => "APPROVED",
+                Decision::ChangesRequested => "CHANGES_REQUESTED",
+                Decision::Required => "REVIEW_REQUIRED",
+            }))
+        }
+        "autoMergeRequest" => FieldValue::maybe(auto_merge(call, repository, issue)),
+        "baseRef" => {
+            let base = issue.pull_into.as_ref().unwrap_or(&repository.default_branch);
+            FieldValue::maybe(branch(call, repository, base))
+        }
+        "headRef" => FieldValue::maybe(source.and_then(|source| branch(call, source, head))),
         "maintainerCanModify" => FieldValue::value(true),
         "mergeable" => FieldValue::text(match (issue.state, history().pull_source(issue)) {
             (IssueState::Open, Some(_)) => "MERGEABLE",
@@ -74,6 +90,25 @@ pub fn plain(
     })
 }
 
+/// `None` without such a branch.
+fn branch(call: &Call<'_>, repository: &Repository, name: &str) -> Option<Node> {
+    let history = call.world.history(repository);
+    let target = history.head(name)?;
+    let named = (record::BRANCHES, name);
+    Some(record::reference(call.world, repository, named, Some(target), 0))
+}
+
+fn auto_merge(call: &Call<'_>, repository: &Repository, issue: &Issue) -> Option<Node> {
+    let request = call.world.auto_merges.get(&(repository.id, issue.number))?;
+    let fields = [
+        ("mergeMethod", FieldValue::text(request.method)),
+        ("enabledAt", FieldValue::text(&iso(request.at))),
+        ("enabledBy", FieldValue::maybe(people::actor(call.world, request.by))),
+        ("commitHeadline", FieldValue::maybe_text(request.headline.as_deref())),
+    ];
+    Some(Record::node("AutoMergeRequest", 0, fields))
+}
+
 pub fn list(field: Field<'_, '_>, repository: &Repository, issue: &Issue) -> Result {
     let call = field.call;
     let address =
@@ -82,7 +117,7 @@ pub fn list(field: Field<'_, '_>, repository: &Repository, issue: &Issue) -> Res
         "commits" => {
             let commits = pull_requests::ahead(call, repository, issue);
             let in_list = |(key, commit): (u64, &Commit)| {
-                let shown = FieldValue::One(record::commit(commit, key));
+                let shown = FieldValue::One(record::commit(call.world, repository, commit, key));
                 Record::node("PullRequestCommit", key, [("commit", shown)])
             };
             (connection::COMMITS, (1..).zip(&commits).map(in_list).collect())

@@ -5,7 +5,7 @@ use super::problem::Problem;
 use super::{connection, ids, people, repository};
 use crate::emulator::http::iso;
 use crate::emulator::limits::Resource;
-use crate::emulator::resources::service::issue_search;
+use crate::emulator::resources::service::{issue_search, repository_search};
 use crate::emulator::world::{Issue, Owner, Repository};
 
 /// The running service's limit of hits.
@@ -44,6 +44,11 @@ pub fn field(field: Field<'_, '_>) -> Result {
                     "Could not resolve to a Repository with the name '{owner}/{name}'."
                 ))),
             }
+        }
+        "search" if arguments.text("type") == Some("REPOSITORY") => {
+            let found = repository_search::find(call, text("query"))?.into_iter().take(HITS_MAX);
+            let items = found.map(|repository| Node::Repository(repository.id));
+            connection::of(field, connection::SEARCH, items.collect())
         }
         "search" => {
             let found = issue_search::find(call, text("query"))?;

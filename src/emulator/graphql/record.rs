@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::connection;
 use super::object::{Field, FieldValue, Node, Result};
+use super::{connection, rollup};
 use crate::emulator::http::{SITE, iso, segment};
 use crate::emulator::render::node_id;
 use crate::emulator::world::{Commit, Milestone, Release, Repository, World};
+
+/// The prefix of a branch's full name.
+pub const BRANCHES: &str = "refs/heads/";
 
 /// The fields of an object, by name.
 #[derive(Debug)]
@@ -81,7 +84,7 @@ pub fn authors(field: Field<'_, '_>, commit: &Record) -> Result {
 }
 
 /// `key` is the place of the commit in its list.
-pub fn commit(commit: &Commit, key: u64) -> Node {
+pub fn commit(world: &World, repository: &Repository, commit: &Commit, key: u64) -> Node {
     let (headline, body) = commit.message.split_once('\n').unwrap_or((&commit.message, ""));
     let author = [
         ("name", FieldValue::text(&commit.author.name)),
@@ -98,16 +101,27 @@ pub fn commit(commit: &Commit, key: u64) -> Node {
         ("authors", FieldValue::One(Record::node("GitActor", 1, author))),
         ("authoredDate", FieldValue::text(&iso(commit.at))),
         ("committedDate", FieldValue::text(&iso(commit.at))),
+        ("statusCheckRollup", FieldValue::maybe(rollup::of_commit(world, repository, &commit.sha))),
     ];
     Record::node("Commit", key, fields)
 }
 
 /// A branch or tag; `key` is its place in its list.
-pub fn reference(prefix: &str, name: &str, target: Option<&Commit>, key: u64) -> Node {
+pub fn reference(
+    world: &World,
+    repository: &Repository,
+    (prefix, name): (&str, &str),
+    target: Option<&Commit>,
+    key: u64,
+) -> Node {
+    let is_branch = prefix == BRANCHES;
+    let rule = is_branch.then(|| rollup::protection_rule(world, repository, name)).flatten();
+    let target = target.map(|target| commit(world, repository, target, 0));
     let fields = [
         ("name", FieldValue::text(name)),
         ("prefix", FieldValue::text(prefix)),
-        ("target", FieldValue::maybe(target.map(|target| commit(target, 0)))),
+        ("target", FieldValue::maybe(target)),
+        ("branchProtectionRule", FieldValue::maybe(rule)),
     ];
     Record::node("Ref", key, fields)
 }

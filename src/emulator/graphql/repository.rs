@@ -45,6 +45,7 @@ pub fn field(field: Field<'_, '_>, id: u64) -> Result {
             Ok(FieldValue::maybe(label.map(|label| Node::Label(id, label.id))))
         }
         "labels" => labels(field, repository),
+        "vulnerabilityAlerts" => connection::of(field, connection::ALERTS, Vec::new()),
         name => lists(field, repository, name),
     }
 }
@@ -134,7 +135,9 @@ fn refs(field: Field<'_, '_>, repository: &Repository, wanted: &str) -> Result<V
     let found = found.into_iter().filter(|(name, _)| name.to_lowercase().contains(wanted));
     let mut refs: Vec<Node> = (1..)
         .zip(found)
-        .map(|(key, (name, target))| record::reference(prefix, &name, target, key))
+        .map(|(key, (name, target))| {
+            record::reference(call.world, repository, (prefix, &name), target, key)
+        })
         .collect();
     if let Some(order) = arguments.object("orderBy") {
         descend(&mut refs, order);
@@ -184,7 +187,13 @@ fn plain(call: &Call<'_>, repository: &Repository, name: &str) -> Option<FieldVa
         "defaultBranchRef" => {
             let history = call.world.history(repository);
             let (name, tip) = (&repository.default_branch, history.tip(repository));
-            FieldValue::One(record::reference("refs/heads/", name, tip, 0))
+            FieldValue::One(record::reference(
+                call.world,
+                repository,
+                (record::BRANCHES, name),
+                tip,
+                0,
+            ))
         }
         "primaryLanguage" => FieldValue::maybe(
             repository.language.map(|language| Node::Named("Language", language.to_owned())),

@@ -18,6 +18,7 @@ use crate::emulator::generic::models::runs;
 use crate::emulator::http::{ApiArea, ApiError, path};
 use crate::emulator::limits::{RequestId, Resource};
 use crate::emulator::replay::Recording;
+use crate::emulator::resources::issues::auto_merge;
 use crate::emulator::seed::options::Options;
 use crate::emulator::state::State;
 use crate::emulator::state::reset::Conditions;
@@ -79,6 +80,7 @@ impl Emulator {
         let canonical = path::canonical(request.uri().path());
         migrations::advance(&mut state.world, &state.limits, now);
         runs::advance(&mut state.world, &state.limits, now);
+        auto_merge::advance(&mut state.world, now);
         if canonical.area == ApiArea::Control {
             let response = control::respond(state, now, request, canonical.path);
             let (wire, departure) = (Wire::Whole, Departure::Unwatched);
@@ -90,6 +92,7 @@ impl Emulator {
         let id = RequestId(state.next_request);
         let incoming = Incoming { id, now, request, canonical, peer };
         let (response, departure) = state.exchange_under_faults(&incoming);
+        auto_merge::advance(&mut state.world, now);
         let gate = state.gates.hold(id, request.method(), canonical.path);
         let wire = response.extensions().get().copied().unwrap_or_default();
         Arrival { id, response, gate, wire, departure }
@@ -134,6 +137,7 @@ impl Emulator {
     /// within bounds.
     pub fn take_outgoing(&mut self, now: Timestamp) -> Vec<Outgoing> {
         runs::advance(&mut self.state.world, &self.state.limits, now);
+        auto_merge::advance(&mut self.state.world, now);
         queue::take(&mut self.state.world, self.state.options.dialect, now)
     }
 

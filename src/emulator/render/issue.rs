@@ -110,11 +110,21 @@ impl Renderer<'_> {
             "requested_reviewers": self.requested_reviewers(repository, issue),
             "requested_teams": self.requested_teams(repository, issue),
             "draft": issue.is_draft,
-            "auto_merge": null,
+            "auto_merge": self.auto_merge(repository, issue),
             "head": branch(source, issue.pull_from.as_deref().unwrap_or("main"), head.as_ref()),
             "base": branch(Some(repository), issue.pull_into.as_ref().unwrap_or(&repository.default_branch), base),
         });
         extended(own, self.parts(repository, issue))
+    }
+
+    fn auto_merge(&self, repository: &Repository, pull: &Issue) -> Option<Value> {
+        let request = self.world.auto_merges.get(&(repository.id, pull.number))?;
+        Some(json!({
+            "enabled_by": self.user_summary(request.by),
+            "merge_method": request.method.to_lowercase(),
+            "commit_title": request.headline,
+            "commit_message": null,
+        }))
     }
 
     /// Reads the actor of the merge from the history, which forgets the oldest merges.

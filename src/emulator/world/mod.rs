@@ -45,7 +45,7 @@ pub use self::organizations::people::{App, OauthApp, Organization, Owner, User};
 pub use self::organizations::property::{Definition, Editors, PropertyValue};
 pub use self::organizations::teams::{Privacy, RepositoryRole, Team, TeamRole};
 pub use self::repositories::issue_events::{Detail, IssueEvent};
-pub use self::repositories::issues::{Comment, Issue, IssueState, Label, Milestone};
+pub use self::repositories::issues::{AutoMerge, Comment, Issue, IssueState, Label, Milestone};
 pub use self::repositories::repository::{Asset, FEATURES, Release, Repository, Visibility};
 pub use self::storage::collections::StoredItem;
 pub use self::storage::migrations::{Flag, Migration, MigrationState};
@@ -79,6 +79,8 @@ pub struct World {
     former: Vec<(String, u64)>,
     /// The histories of repositories with a push.
     histories: BTreeMap<u64, Arc<History>>,
+    /// By repository and number.
+    pub auto_merges: BTreeMap<(u64, u64), AutoMerge>,
     /// The stored objects of routes without a model of their own.
     pub collections: Collections,
     pub threads: BTreeMap<u64, Thread>,

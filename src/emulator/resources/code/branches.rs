@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use super::contents::{READ, WRITE};
 use super::protection;
 use crate::emulator::events::pushes;
-use crate::emulator::events::webhooks::EventContext;
+use crate::emulator::events::webhooks::{EventContext, EventScope};
 use crate::emulator::http::{ApiError, Fields, Reply, SITE, segment};
 use crate::emulator::render::{extend, node_id};
 use crate::emulator::routing::{Call, Outcome, Route};
 use crate::emulator::world::git::objects::is_ref_name;
-use crate::emulator::world::{Draft, Repository};
+use crate::emulator::world::{Draft, Repository, World};
 
 pub const ROUTES: &[Route] = &[
     Route::get("/repos/{owner}/{repo}/branches", READ, list),
@@ -119,7 +119,18 @@ pub fn join(
     head: &str,
     message: String,
 ) -> Result<Option<String>, ApiError> {
-    let history = call.history()?;
+    join_in(call.world, EventContext::of(call), (base, head), message)
+}
+
+/// Does it without a call, in the repository of the context.
+pub fn join_in(
+    world: &mut World,
+    context: EventContext<'_>,
+    (base, head): (&str, &str),
+    message: String,
+) -> Result<Option<String>, ApiError> {
+    let EventScope::Repository(id) = context.scope else { return Err(ApiError::NotFound) };
+    let history = world.history(world.repositories.get(&id).ok_or(ApiError::NotFound)?);
     let onto = history.head(base).ok_or(ApiError::NotFound)?;
     let merged = history.named(head).ok_or(ApiError::NotFound)?;
     let comparison = history.compare(onto, merged);
@@ -132,13 +143,12 @@ pub fn join(
     let draft = Draft {
         parent: Some(parent.sha.clone()),
         message,
-        author: call.world.author(call.actor()),
-        at: call.now,
+        author: world.author(context.actor),
+        at: context.now,
         files,
     };
-    let history = call.world.history_mut(call.repository).ok_or(ApiError::NotFound)?;
-    let sha = history.keep(draft)?;
-    move_branch(call, base, Some(&sha))?;
+    let sha = world.history_mut(id).ok_or(ApiError::NotFound)?.keep(draft)?;
+    pushes::move_branch(world, context, base, Some(&sha))?;
     Ok(Some(sha))
 }
 

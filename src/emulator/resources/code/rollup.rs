@@ -36,8 +36,15 @@ pub fn of(world: &World, repository: u64, sha: &str) -> Vec<Context> {
 }
 
 impl Context {
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Status(status) => text(status, "context"),
+            Self::Check(check) => text(check, "name"),
+        }
+    }
+
     /// The state of a context, in the words of GraphQL's `StatusState`.
-    fn state(&self) -> &'static str {
+    pub fn state(&self) -> &'static str {
         match self {
             Self::Status(status) => match text(status, "state") {
                 "error" => "ERROR",

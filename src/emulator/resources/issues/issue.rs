@@ -114,7 +114,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     fields.check()?;
 
     let labels = labels.map(|names| labels::ids_of(call, &names)).transpose()?;
-    edit(call, number, Edit { title, body, state, labels, assignees, milestone })?;
+    edit(call, number, Edit { title, body, state, labels, assignees, milestone, base: None })?;
     let repository = call.repository()?;
     let issue = named(call, repository)?;
     Ok(Reply::ok(call.renderer().issue(repository, issue)))
@@ -128,6 +128,8 @@ pub struct Edit {
     pub labels: Option<Vec<u64>>,
     pub assignees: Option<Vec<u64>>,
     pub milestone: Change<u64>,
+    /// The target branch of a pull request.
+    pub base: Option<String>,
 }
 
 pub fn must_be_author_or_push(call: &Call<'_>, author: u64) -> Result<(), ApiError> {
@@ -143,7 +145,7 @@ pub fn edit(call: &mut Call<'_>, number: u64, edit: Edit) -> Result<(), ApiError
     let now = call.now;
     let repository = call.repository_mut()?;
     let issue = repository.issues.get_mut(&number).ok_or(ApiError::NotFound)?;
-    let Edit { title, body, state, labels, assignees, milestone } = edit;
+    let Edit { title, body, state, labels, assignees, milestone, base } = edit;
     let before = Before::of(issue);
     change_state(issue, state, now);
     issue.title = title.unwrap_or_else(|| std::mem::take(&mut issue.title));
@@ -151,6 +153,7 @@ pub fn edit(call: &mut Call<'_>, number: u64, edit: Edit) -> Result<(), ApiError
     issue.labels = labels.unwrap_or_else(|| std::mem::take(&mut issue.labels));
     issue.assignees = assignees.unwrap_or_else(|| std::mem::take(&mut issue.assignees));
     issue.milestone = milestone.of(issue.milestone);
+    issue.pull_into = base.or_else(|| issue.pull_into.take());
     issue.updated_at = now;
     repository.updated_at = now;
     issue_events::publish_changes(call, &before)

@@ -1,5 +1,6 @@
 //! Issues and pull requests, their labels, milestones and comments.
 
+pub mod auto_merge;
 pub mod comments;
 pub mod history;
 pub mod issue;

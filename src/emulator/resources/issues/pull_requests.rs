@@ -7,14 +7,15 @@ use serde_json::{Value, json};
 use super::{issue, listing};
 use crate::emulator::accounts::Level;
 use crate::emulator::events::changes;
-use crate::emulator::events::issues::{Before, publish_changes};
+use crate::emulator::events::changes::{EventContext, EventScope};
+use crate::emulator::events::issues::{Before, publish_changes, publish_changes_in};
 use crate::emulator::events::pushes;
 use crate::emulator::http::{ApiError, Code, Fields, Reply};
-use crate::emulator::resources::code::branches::join;
+use crate::emulator::resources::code::branches::{self, join};
 use crate::emulator::resources::code::commits::files;
 use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
 use crate::emulator::world::repositories::issues::ForkHead;
-use crate::emulator::world::{Commit, Detail, History, Issue, IssueState, Repository};
+use crate::emulator::world::{Commit, Detail, History, Issue, IssueState, Repository, World};
 
 pub const READ: Need = Need::repository("pull_requests", Level::Read, Role::Read);
 const PROPOSE: Need = Need::repository("pull_requests", Level::Write, Role::Take);
@@ -240,16 +241,17 @@ struct Ends {
     is_from_fork: bool,
 }
 
-fn ends_of(call: &Call<'_>, number: u64) -> Result<Ends, ApiError> {
-    let repository = call.repository()?;
+fn ends_of(world: &World, repository: u64, number: u64) -> Result<Ends, ApiError> {
+    let repository = world.repositories.get(&repository).ok_or(ApiError::NotFound)?;
     let pull = repository.issues.get(&number).ok_or(ApiError::NotFound)?;
-    let source = call.world.pull_repository(repository, pull);
-    let owner = source.map_or("unknown", |source| call.world.owner_login(source.owner));
+    let source = world.pull_repository(repository, pull);
+    let owner = source.map_or("unknown", |source| world.owner_login(source.owner));
     let branch = pull.pull_from.clone().unwrap_or_default();
+    let history = world.history(repository);
     Ok(Ends {
         base: pull.pull_into.clone().unwrap_or_else(|| repository.default_branch.clone()),
         head: if pull.fork.is_some() { format!("{owner}/{branch}") } else { branch },
-        tip: call.history()?.pull_source(pull).map(|commit| commit.sha.clone()),
+        tip: history.pull_source(pull).map(|commit| commit.sha.clone()),
         is_from_fork: pull.fork.is_some(),
     })
 }
@@ -278,10 +280,8 @@ pub fn merge_now(
     number: u64,
     (wanted, title): (Option<String>, Option<String>),
 ) -> Result<String, ApiError> {
-    let Ends { base, head, tip, .. } = ends_of(call, number)?;
+    let tip = ends_of(call.world, call.repository, number)?.tip;
     let pull = call.repository()?.issues.get(&number).ok_or(ApiError::NotFound)?;
-    let message = title
-        .unwrap_or_else(|| format!("Merge pull request #{number} from {head}\n\n{}", pull.title));
     if pull.state == IssueState::Closed || tip.is_none() || pull.is_draft {
         fields.invalid("state", "Pull Request is not mergeable");
     }
@@ -289,23 +289,41 @@ pub fn merge_now(
         fields.invalid("sha", "Head branch was modified");
     }
     fields.check()?;
-    let tip = tip.unwrap_or_default();
-    let sha = join(call, &base, &tip, message)?.unwrap_or(tip);
-    let now = call.now;
-    let pull = call.repository_mut()?.issues.get_mut(&number).ok_or(ApiError::NotFound)?;
+    merge_in(call.world, EventContext::of(call), number, title)
+}
+
+/// Merges an open pull request of the repository of the context.
+pub fn merge_in(
+    world: &mut World,
+    context: EventContext<'_>,
+    number: u64,
+    title: Option<String>,
+) -> Result<String, ApiError> {
+    let EventScope::Repository(repository) = context.scope else {
+        return Err(ApiError::NotFound);
+    };
+    let Ends { base, head, tip, .. } = ends_of(world, repository, number)?;
+    let tip = tip.ok_or(ApiError::NotFound)?;
+    let found = world.repositories.get(&repository).ok_or(ApiError::NotFound)?;
+    let pull = found.issues.get(&number).ok_or(ApiError::NotFound)?;
+    let message = title
+        .unwrap_or_else(|| format!("Merge pull request #{number} from {head}\n\n{}", pull.title));
+    let sha = branches::join_in(world, context, (&base, &tip), message)?.unwrap_or(tip);
+    let found = world.repositories.get_mut(&repository).ok_or(ApiError::NotFound)?;
+    let pull = found.issues.get_mut(&number).ok_or(ApiError::NotFound)?;
     let before = Before::of(pull);
-    pull.merged = Some((now, sha.clone()));
+    pull.merged = Some((context.now, sha.clone()));
     pull.state = IssueState::Closed;
-    pull.closed_at = Some(now);
-    pull.updated_at = now;
-    publish_changes(call, &before)?;
+    pull.closed_at = Some(context.now);
+    pull.updated_at = context.now;
+    publish_changes_in(world, context, repository, &before)?;
     Ok(sha)
 }
 
 /// A merge commit of the target on the source branch.
 fn update_branch(call: &mut Call<'_>) -> Outcome {
     let number = named(call, call.repository()?)?.number;
-    let Ends { base, head, tip, is_from_fork } = ends_of(call, number)?;
+    let Ends { base, head, tip, is_from_fork } = ends_of(call.world, call.repository, number)?;
     let mut fields = Fields::parse("PullRequest", call.body)?;
     let expected = fields.string("expected_head_sha");
     if tip.is_none() || expected.is_some_and(|expected| Some(expected) != tip) {

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::emulator::generic;
 use crate::emulator::resources::code::protection;
-use crate::emulator::world::{Issue, Repository, StoredItem, World};
+use crate::emulator::resources::code::rollup;
+use crate::emulator::world::{Issue, IssueState, Repository, StoredItem, World};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
@@ -61,4 +62,69 @@ fn required_approvals(world: &World, repository: &Repository, pull: &Issue) -> O
     let reviews = protection.fields.get("required_pull_request_reviews")?;
     reviews.as_object()?;
     Some(reviews["required_approving_review_count"].as_u64().unwrap_or(1))
+}
+
+/// Says what stands in the way of a merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergeState {
+    /// A review or a check is required.
+    Blocked,
+    Clean,
+    Draft,
+    /// Closed, or without its source branch.
+    Unknown,
+    /// A check that is not required failed or is under way.
+    Unstable,
+}
+
+impl MergeState {
+    /// The name in GraphQL.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Blocked => "BLOCKED",
+            Self::Clean => "CLEAN",
+            Self::Draft => "DRAFT",
+            Self::Unknown => "UNKNOWN",
+            Self::Unstable => "UNSTABLE",
+        }
+    }
+}
+
+pub fn merge_state(world: &World, repository: &Repository, pull: &Issue) -> MergeState {
+    let history = world.history(repository);
+    let Some(head) = history.pull_source(pull).filter(|_| pull.state == IssueState::Open) else {
+        return MergeState::Unknown;
+    };
+    if pull.is_draft {
+        return MergeState::Draft;
+    }
+    let contexts = rollup::of(world, repository.id, &head.sha);
+    let passes =
+        |name: &String| contexts.iter().any(|one| one.name() == name && one.state() == "SUCCESS");
+    let needs_review = required_approvals(world, repository, pull).is_some()
+        && decision(world, repository, pull) != Some(Decision::Approved);
+    if needs_review || !required_contexts(world, repository, pull).iter().all(passes) {
+        return MergeState::Blocked;
+    }
+    match rollup::state(&contexts) {
+        None | Some("SUCCESS") => MergeState::Clean,
+        Some(_) => MergeState::Unstable,
+    }
+}
+
+/// Lists the statuses and checks that the protection of the target branch requires.
+pub fn required_contexts(world: &World, repository: &Repository, pull: &Issue) -> Vec<String> {
+    let base = pull.pull_into.as_ref().unwrap_or(&repository.default_branch);
+    let protection = protection::stored(world, repository.id, base);
+    let checks = protection.as_ref().and_then(|found| found.fields.get("required_status_checks"));
+    let list = |name: &str| {
+        let list = checks.and_then(|checks| checks.get(name)).and_then(Value::as_array);
+        list.into_iter().flatten()
+    };
+    let names = list("contexts").chain(list("checks").filter_map(|check| check.get("context")));
+    let mut names: Vec<String> =
+        names.filter_map(|name| name.as_str()).map(str::to_owned).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }

@@ -86,6 +86,17 @@ fn request(call: &mut Call<'_>) -> Outcome {
     }
     fields.check()?;
     let Reviewers { number, users, teams, .. } = reviewers;
+    add(call, number, users, teams)?;
+    Ok(Reply::json(StatusCode::CREATED, render(call, number)?))
+}
+
+/// Requests reviews of users and teams that are not yet asked.
+pub fn add(
+    call: &mut Call<'_>,
+    number: u64,
+    users: BTreeSet<u64>,
+    teams: BTreeSet<u64>,
+) -> Result<(), ApiError> {
     for (what, ids) in [("requested_reviewers", users), ("requested_teams", teams)] {
         let collection = collection(call.repository, number, what);
         for id in ids {
@@ -99,12 +110,23 @@ fn request(call: &mut Call<'_>) -> Outcome {
             publish(call, number, "review_requested", (what, id));
         }
     }
-    Ok(Reply::json(StatusCode::CREATED, render(call, number)?))
+    Ok(())
 }
 
 fn withdraw(call: &mut Call<'_>) -> Outcome {
     let (Reviewers { number, users, teams, .. }, mut fields) = read(call)?;
     fields.check()?;
+    remove(call, number, users, teams)?;
+    Ok(Reply::ok(render(call, number)?))
+}
+
+/// Withdraws the requests of those that are asked.
+pub fn remove(
+    call: &mut Call<'_>,
+    number: u64,
+    users: BTreeSet<u64>,
+    teams: BTreeSet<u64>,
+) -> Result<(), ApiError> {
     for (what, ids) in [("requested_reviewers", users), ("requested_teams", teams)] {
         let (collection, now) = (collection(call.repository, number, what), call.now);
         for id in ids {
@@ -114,7 +136,7 @@ fn withdraw(call: &mut Call<'_>) -> Outcome {
             }
         }
     }
-    Ok(Reply::ok(render(call, number)?))
+    Ok(())
 }
 
 /// Raises the event of one reviewer. Only a request notifies.

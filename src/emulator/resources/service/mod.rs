@@ -6,6 +6,6 @@ mod issue_facts;
 pub mod issue_search;
 pub mod meta;
 pub mod reference;
-mod repository_search;
+pub mod repository_search;
 pub mod search;
 mod search_terms;

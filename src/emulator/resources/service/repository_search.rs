@@ -6,7 +6,7 @@ use crate::emulator::http::ranges::Range;
 use crate::emulator::routing::Call;
 use crate::emulator::world::{Issue, IssueState, Repository, Visibility};
 
-const QUALIFIERS: [&str; 23] = [
+const QUALIFIERS: [&str; 24] = [
     "archived",
     "created",
     "followers",
@@ -23,6 +23,7 @@ const QUALIFIERS: [&str; 23] = [
     "pushed",
     "repo",
     "size",
+    "sort",
     "stars",
     "template",
     "topic",
@@ -67,23 +68,27 @@ enum Count {
     Followers,
 }
 
-#[derive(Clone, Copy)]
-struct Fields {
-    name: bool,
-    description: bool,
-    topics: bool,
-    readme: bool,
+/// A part of a repository that words are searched in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Name,
+    Description,
+    Topics,
+    Readme,
 }
 
 /// Returns what the search finds, in its order. Forks are left out unless the search asks for them.
 pub fn find<'a>(call: &'a Call<'_>, search: &str) -> Result<Vec<&'a Repository>, ApiError> {
     let terms = search_terms::parse(search, &QUALIFIERS)?;
-    let mut fields = Fields { name: true, description: true, topics: true, readme: false };
+    let mut fields = vec![Field::Name, Field::Description, Field::Topics];
     let mut filters = Vec::new();
-    let mut wants_forks = false;
+    let (mut wants_forks, mut order) = (false, None);
     for Term { negated, qualifier, value } in &terms {
         match qualifier.as_deref() {
-            Some("in") if *negated => return Err(invalid("in cannot be negated".to_owned())),
+            Some(name @ ("in" | "sort")) if *negated => {
+                return Err(invalid(format!("{name} cannot be negated")));
+            }
+            Some("sort") => order = Some(sorting(value)?),
             Some("in") => fields = searched_fields(value)?,
             Some("fork") if matches!(&**value, "true" | "false") => {
                 wants_forks = (value == "true") != *negated;
@@ -98,21 +103,42 @@ pub fn find<'a>(call: &'a Call<'_>, search: &str) -> Result<Vec<&'a Repository>,
         (wants_forks || repository.fork_of.is_none())
             && filters
                 .iter()
-                .all(|(negated, filter)| filter.holds(call, repository, fields) != *negated)
+                .all(|(negated, filter)| filter.holds(call, repository, &fields) != *negated)
     };
     let mut found: Vec<&Repository> = call.visible_repositories().filter(has).collect();
-    sort(call, &mut found)?;
+    if let Some((key, descends)) = order.or(parameters(call)?) {
+        sort(&mut found, key, descends);
+    }
     Ok(found)
 }
 
-fn sort(call: &Call<'_>, found: &mut [&Repository]) -> Result<(), ApiError> {
-    let known = ["stars", "forks", "help-wanted-issues", "updated"];
-    let named = |name: &str| known.into_iter().find(|known| *known == name);
-    let message = format!("sort must be {}", known.join(", "));
-    let sort = call.choice("Search", "sort", named, &message)?;
+const SORT_KEYS: [&str; 4] = ["forks", "help-wanted-issues", "stars", "updated"];
+
+fn sort_key(name: &str) -> Option<&'static str> {
+    SORT_KEYS.into_iter().find(|known| *known == name)
+}
+
+/// The order by the qualifier `sort`, such as `updated-desc`.
+fn sorting(value: &str) -> Result<(&'static str, bool), ApiError> {
+    let (name, descends) = match value.rsplit_once('-') {
+        Some((name, "asc")) => (name, false),
+        Some((name, "desc")) => (name, true),
+        _ => (value, true),
+    };
+    let found = sort_key(name).map(|key| (key, descends));
+    found.ok_or_else(|| wrong("sort", &format!("{}, with -asc or -desc", SORT_KEYS.join(", "))))
+}
+
+/// The order by the parameters `sort` and `order`.
+fn parameters(call: &Call<'_>) -> Result<Option<(&'static str, bool)>, ApiError> {
+    let message = format!("sort must be {}", SORT_KEYS.join(", "));
+    let sort = call.choice("Search", "sort", sort_key, &message)?;
     let descends = search_terms::descends(call)?;
-    let Some(sort) = sort else { return Ok(()) };
-    found.sort_by_key(|repository| match sort {
+    Ok(sort.map(|sort| (sort, descends)))
+}
+
+fn sort(found: &mut [&Repository], key: &str, descends: bool) {
+    found.sort_by_key(|repository| match key {
         "stars" => Count::Stars.of(repository),
         "forks" => Count::Forks.of(repository),
         "updated" => repository.updated_at.as_millis(),
@@ -121,21 +147,17 @@ fn sort(call: &Call<'_>, found: &mut [&Repository]) -> Result<(), ApiError> {
     if descends {
         found.reverse();
     }
-    Ok(())
 }
 
-fn searched_fields(value: &str) -> Result<Fields, ApiError> {
-    let mut fields = Fields { name: false, description: false, topics: false, readme: false };
-    for name in value.split(',') {
-        match name {
-            "name" => fields.name = true,
-            "description" => fields.description = true,
-            "topics" => fields.topics = true,
-            "readme" => fields.readme = true,
-            _ => return Err(wrong("in", "name, description, topics and readme")),
-        }
-    }
-    Ok(fields)
+fn searched_fields(value: &str) -> Result<Vec<Field>, ApiError> {
+    let field = |name: &str| match name {
+        "name" => Ok(Field::Name),
+        "description" => Ok(Field::Description),
+        "topics" => Ok(Field::Topics),
+        "readme" => Ok(Field::Readme),
+        _ => Err(wrong("in", "name, description, topics and readme")),
+    };
+    value.split(',').map(field).collect()
 }
 
 fn filter(qualifier: Option<&str>, value: &str) -> Result<Filter, ApiError> {
@@ -183,7 +205,7 @@ fn filter(qualifier: Option<&str>, value: &str) -> Result<Filter, ApiError> {
 }
 
 impl Filter {
-    fn holds(&self, call: &Call<'_>, repository: &Repository, fields: Fields) -> bool {
+    fn holds(&self, call: &Call<'_>, repository: &Repository, fields: &[Field]) -> bool {
         let full_name = call.world.full_name(repository).to_lowercase();
         let is_on = |feature: &str| repository.features.get(feature) == Some(&true);
         match self {
@@ -208,11 +230,13 @@ impl Filter {
     }
 }
 
-fn has_text(repository: &Repository, full_name: &str, fields: Fields, text: &str) -> bool {
-    (fields.name && full_name.contains(text))
-        || (fields.description && repository.description.to_lowercase().contains(text))
-        || (fields.topics && repository.topics.iter().any(|topic| topic == text))
-        || (fields.readme && repository.readme.to_lowercase().contains(text))
+fn has_text(repository: &Repository, full_name: &str, fields: &[Field], text: &str) -> bool {
+    fields.iter().any(|field| match field {
+        Field::Name => full_name.contains(text),
+        Field::Description => repository.description.to_lowercase().contains(text),
+        Field::Topics => repository.topics.iter().any(|topic| topic == text),
+        Field::Readme => repository.readme.to_lowercase().contains(text),
+    })
 }
 
 impl Count {

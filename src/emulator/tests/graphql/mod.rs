@@ -2,4 +2,5 @@
 
 pub mod clients;
 pub mod limits;
+pub mod mutations;
 pub mod queries;

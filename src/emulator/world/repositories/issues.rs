@@ -3,6 +3,7 @@
 use strum::{EnumString, IntoStaticStr};
 
 use crate::clock::Timestamp;
+use crate::emulator::http::Urls;
 
 #[derive(Debug)]
 pub struct Label {
@@ -94,6 +95,18 @@ pub struct ForkHead {
     pub repository: u64,
     /// The newest commit of the branch, or the last one before its end.
     pub sha: String,
+}
+
+/// A request to merge a pull request as soon as nothing blocks it.
+#[derive(Clone, Debug)]
+pub struct AutoMerge {
+    pub by: u64,
+    pub at: Timestamp,
+    /// In GraphQL's words, such as `SQUASH`.
+    pub method: &'static str,
+    pub headline: Option<String>,
+    /// The addresses of the request, which the events of the merge have too.
+    pub urls: Urls,
 }
 
 #[derive(Debug)]
