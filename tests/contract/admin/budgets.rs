@@ -76,7 +76,7 @@ async fn the_metrics_of_a_budget_match_the_ledger() {
 
 #[tokio::test]
 async fn a_rejected_token_is_reported_everywhere_without_its_secret() {
-    let world = Setup::new().listen(ADMIN).accounts(2).broken_token(1).start().await;
+    let world = Setup::new().listen(ADMIN).accounts(3).broken_token(2).start().await;
     let operator = Operator::of(&world).await;
     let answers = join_all((0..8).map(|page| {
         let world = &world;
@@ -86,18 +86,18 @@ async fn a_rejected_token_is_reported_everywhere_without_its_secret() {
     assert!(answers.iter().all(|answer| answer.status == 200));
     assert_eq!(
         operator.get("/readyz").await.body,
-        "ok\n1 of 2 upstream tokens benched, 0 minting\n"
+        "ok\n1 of 3 upstream tokens benched, 0 minting\n"
     );
     assert_eq!(
         operator.metric("weir_token_healthy{account=\"account-0\",token=\"0\"}").await,
         Some(1.0)
     );
     assert_eq!(
-        operator.metric("weir_token_healthy{account=\"account-1\",token=\"1\"}").await,
+        operator.metric("weir_token_healthy{account=\"account-2\",token=\"2\"}").await,
         Some(0.0)
     );
-    let token = operator.budgets().await["accounts"][1]["tokens"][0].clone();
-    assert_eq!((&token["token"], &token["healthy"]), (&json!("1"), &json!(false)));
+    let token = operator.budgets().await["accounts"][2]["tokens"][0].clone();
+    assert_eq!((&token["token"], &token["healthy"]), (&json!("2"), &json!(false)));
     assert!(token["reason"].as_str().unwrap().contains("401"), "{token}");
     for path in ["/readyz", "/metrics", "/api/budgets", "/api/clients"] {
         let text = String::from_utf8(operator.get(path).await.body.to_vec()).unwrap();
