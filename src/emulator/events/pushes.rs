@@ -117,8 +117,8 @@ fn synchronize(
     }
 }
 
-/// Moves the open pull requests of a repository whose source is this branch of another, or the same,
-/// repository. A pull request whose repository has no room for the commits stays where it was.
+/// Moves the open pull requests of a repository that come from this branch, which may be a fork's.
+/// A pull request whose repository has no room for the commits stays where it was.
 fn moved_pulls(
     world: &mut World,
     now: Timestamp,
