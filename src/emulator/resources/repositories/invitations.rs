@@ -41,8 +41,8 @@ fn number(invitation: &StoredItem, field: &str) -> u64 {
     invitation.fields.get(field).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// 204 for a user who already has rights; those of a collaborator change. Any other is invited once:
-/// 201.
+/// 204 for a user who already has rights; those of a collaborator change. Any other is invited
+/// once, with 201.
 fn invite(call: &mut Call<'_>) -> Outcome {
     let invitee = call.user("username")?.id;
     let given = permission(call, "permission")?;

@@ -1,5 +1,5 @@
-//! Searches: plain words and qualifiers (`search_terms`). Each large kind of search has a file of its
-//! own.
+//! Searches: plain words and qualifiers (`search_terms`). Each large kind of search has its own
+//! file.
 
 use std::collections::BTreeSet;
 
