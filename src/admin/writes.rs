@@ -247,7 +247,7 @@ fn shortened(text: &str) -> String {
 async fn show(gateway: &Gateway, id: WriteId) -> Reply {
     match gateway.writes.queue().look_up(id).await {
         Ok(Some(listed)) => {
-            pages::page(StatusCode::OK, JSON, gateway.responder.write_status(listed, None))
+            pages::page(StatusCode::OK, JSON, gateway.responder.write_status(listed, None).whole())
         }
         Ok(None) => no_such_write(id),
         Err(fault) => store_failed(id, &fault),

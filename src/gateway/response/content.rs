@@ -16,7 +16,7 @@ use crate::gateway::response::form::Form;
 use crate::gateway::response::reply::{Reply, ReplyBody};
 use crate::gateway::response::responder::Responder;
 use crate::gateway::url_rewrite::json_stream::JsonStream;
-use crate::gateway::url_rewrite::map::{Origin, blank_secrets};
+use crate::gateway::url_rewrite::map::{Body, Origin, blank_secrets};
 use crate::writes::record::Response;
 
 /// Headers that describe a body; a 304 omits them (SPECIFICATION, "Client libraries" 10).
@@ -104,18 +104,22 @@ impl Responder {
     /// Renders a stored answer of a queued write for this client.
     pub fn reply_from_kept(&self, kept: Response, origin: &Origin) -> Reply {
         let Response { status, mut headers, body } = kept;
-        let body = body.unwrap_or_default();
-        let body = if is_json(&headers) {
-            let marked = self.env.urls.with_url_offsets(body);
-            if !marked.is_alike_for_all() {
-                remove_digests(&mut headers);
-            }
-            ReplyBody::Rendered(Box::new(self.env.urls.rendering(&marked, origin)))
-        } else {
-            ReplyBody::Whole(body)
-        };
+        let body = self.body_of_kept(&mut headers, body.unwrap_or_default());
         self.rewrite_addresses(&mut headers, origin);
+        let body = ReplyBody::Rendered(Box::new(self.env.urls.rendering(&body, origin)));
         Reply { status, headers, body }
+    }
+
+    /// Locates the URLs in the body of a stored answer, whose headers lose what that changes.
+    pub fn body_of_kept(&self, headers: &mut HeaderMap, bytes: Bytes) -> Body {
+        if !is_json(headers) {
+            return Body::opaque(bytes);
+        }
+        let body = self.env.urls.with_url_offsets(bytes);
+        if !body.is_alike_for_all() {
+            remove_digests(headers);
+        }
+        body
     }
 
     pub fn rewrite_addresses(&self, headers: &mut HeaderMap, origin: &Origin) {

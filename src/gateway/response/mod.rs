@@ -3,6 +3,7 @@
 pub mod budget_headers;
 pub mod compression;
 pub mod content;
+mod enclosed;
 pub mod error;
 pub mod form;
 pub mod gateway_headers;

@@ -160,7 +160,7 @@ impl Responder {
             }
             Source::Ready(ReplyBody::Whole(body)) => Some(Rendering::opaque(body)),
             Source::Ready(ReplyBody::Rendered(body)) => Some(*body),
-            Source::Ready(ReplyBody::Streamed { .. }) => None,
+            Source::Ready(ReplyBody::Enclosed(_) | ReplyBody::Streamed { .. }) => None,
         };
         let body_bytes = rest.as_ref().map_or(into.len() - before, Rendering::bytes_left);
         let mut rest = rest.map(Box::new);

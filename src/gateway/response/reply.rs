@@ -5,6 +5,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use crate::gateway::cache::shared_body::Reader;
+use crate::gateway::response::enclosed::Enclosed;
 use crate::gateway::url_rewrite::json_stream::JsonStream;
 use crate::gateway::url_rewrite::rendering::Rendering;
 
@@ -19,6 +20,8 @@ pub enum ReplyBody {
     Whole(Bytes),
     /// Shared with other clients, and rendered for this one as it is written.
     Rendered(Box<Rendering>),
+    /// The same within a JSON text.
+    Enclosed(Box<Enclosed>),
     /// Passed on as it arrives.
     Streamed {
         /// The URL rewriter, for JSON.
@@ -33,21 +36,23 @@ impl ReplyBody {
         match self {
             Self::Whole(body) => Some(body.len()),
             Self::Rendered(body) => Some(body.bytes_left()),
+            Self::Enclosed(body) => Some(body.bytes_left()),
             Self::Streamed { .. } => None,
+        }
+    }
+
+    /// The next bytes of a body that is not streamed, not many more than `bytes_max`.
+    pub fn piece(&mut self, bytes_max: usize) -> Bytes {
+        match self {
+            Self::Whole(body) => body.split_to(body.len().min(bytes_max)),
+            Self::Rendered(body) => body.piece(bytes_max),
+            Self::Enclosed(body) => body.piece(bytes_max),
+            Self::Streamed { .. } => Bytes::new(),
         }
     }
 }
 
 impl Reply {
-    /// Renders the body as a whole.
-    #[must_use]
-    pub fn in_one_piece(mut self) -> Self {
-        if let ReplyBody::Rendered(body) = &mut self.body {
-            self.body = ReplyBody::Whole(body.piece(usize::MAX));
-        }
-        self
-    }
-
     pub fn empty(status: StatusCode) -> Self {
         Self { status, headers: HeaderMap::new(), body: ReplyBody::Whole(Bytes::new()) }
     }

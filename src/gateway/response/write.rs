@@ -11,7 +11,6 @@ use crate::gateway::cache::shared_body::{Lost, SlotNeeded};
 use crate::gateway::http::head_writer::{Fields as _, MapHead, OnWire, push_status};
 use crate::gateway::response::pacing::{Broken, Pacing};
 use crate::gateway::response::reply::ReplyBody;
-use crate::gateway::url_rewrite::rendering::Rendering;
 
 /// The longest piece for an HTTP/2 stream: one frame of the usual size (RFC 9113 §6.5.2).
 const FRAME_BYTES: usize = 16 * 1024;
@@ -31,9 +30,7 @@ pub async fn write(
     let frame_bytes = if session.is_http2() { FRAME_BYTES } else { usize::MAX };
     let piece_bytes = pacing.piece_bytes().min(frame_bytes);
     let mut writer = Writer { session, pacing, written: 0 };
-    let mut rendering = match body {
-        ReplyBody::Whole(body) => Rendering::opaque(body),
-        ReplyBody::Rendered(body) => *body,
+    let mut body = match body {
         ReplyBody::Streamed { mut rewriting, mut reader } => {
             // HTTP/1.0 has no chunks: the end of the connection ends the body.
             let has_chunks = !writer.session.is_http2()
@@ -64,11 +61,12 @@ pub async fn write(
             writer.piece(rest, true).await?;
             return Ok(writer.written);
         }
+        body => body,
     };
     writer.head(head).await?;
     loop {
-        let piece = if sends_body { rendering.piece(piece_bytes) } else { Bytes::new() };
-        let is_last = !sends_body || rendering.bytes_left() == 0;
+        let piece = if sends_body { body.piece(piece_bytes) } else { Bytes::new() };
+        let is_last = !sends_body || body.length() == Some(0);
         writer.piece(piece, is_last).await?;
         if is_last {
             return Ok(writer.written);

@@ -3,37 +3,46 @@
 
 use std::collections::BTreeMap;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
 use serde::Serialize;
-use serde_json::value::RawValue;
 
 use crate::clock::Timestamp;
 use crate::gateway::address::Root;
-use crate::gateway::response::reply::{Reply, ReplyBody};
+use crate::gateway::response::enclosed::{Enclosed, Enclosing};
 use crate::gateway::response::responder::Responder;
 use crate::gateway::url_rewrite::map::Origin;
+use crate::gateway::url_rewrite::rendering::Rendering;
 use crate::gateway::write::queue::Listed;
 use crate::writes::WriteState;
-use crate::writes::record::Shape;
+use crate::writes::record::{Response, Shape};
+
+/// The end of a status with an answer: the place of its body, and the objects around it.
+const END: &str = "null}}";
 
 impl Responder {
     /// Renders the status resource of a write. URLs in its answer take the form of this client;
-    /// without an origin they stay as the upstream wrote them.
-    pub fn write_status(&self, listed: Listed, origin: Option<&Origin>) -> Bytes {
+    /// without an origin they stay as the upstream wrote them. A long answer is rendered as it is
+    /// sent.
+    pub fn write_status(&self, listed: Listed, origin: Option<&Origin>) -> Enclosed {
         let Listed { write, progress } = listed;
-        let response = progress.response.map(|response| match origin {
-            Some(origin) => {
+        let (response, body) = progress.response.map_or((None, None), |response| {
+            let Response { status, mut headers, body } = *response;
+            let bytes = body.unwrap_or_default();
+            let (form, is_empty) = (Enclosing::of(&bytes), bytes.is_empty());
+            let (body, length) = if let Some(origin) = origin {
                 let root = if write.shape == Shape::V3 { Root::V3 } else { origin.root };
                 let origin = Origin { base: origin.base.clone(), root };
-                self.reply_from_kept(*response, &origin).in_one_piece()
-            }
-            None => Reply {
-                status: response.status,
-                headers: response.headers,
-                body: ReplyBody::Whole(response.body.unwrap_or_default()),
-            },
+                let body = self.body_of_kept(&mut headers, bytes);
+                self.rewrite_addresses(&mut headers, &origin);
+                let rendering = || self.env.urls.rendering(&body, &origin);
+                (rendering(), form.length(rendering()))
+            } else {
+                let rendering = || Rendering::opaque(bytes.clone());
+                (rendering(), form.length(rendering()))
+            };
+            let body = (!is_empty).then_some((form, body, length));
+            (Some(ResponseStatus::of(status, &headers)), body)
         });
         let status = StatusBody {
             id: write.id.to_string(),
@@ -50,10 +59,17 @@ impl Responder {
             },
             reason: progress.reason.as_ref().map(|reason| &*reason.word),
             message: progress.reason.as_ref().map(|reason| &*reason.message),
-            response: response.as_ref().map(ResponseStatus::of),
+            response,
         };
-        // Strings and numbers always serialize, and an embedded answer is JSON already.
-        Bytes::from(serde_json::to_vec(&status).unwrap_or_default())
+        // Strings and numbers always serialize.
+        let status = serde_json::to_string(&status).unwrap_or_default();
+        if let (Some((form, body, length)), Some(begin)) = (body, status.strip_suffix(END)) {
+            let (open, close) = form.brackets();
+            let before = Bytes::from([begin, open].concat());
+            return Enclosed::new(before, body, form, length, [close, "}}"].concat().into());
+        }
+        let nothing = Rendering::opaque(Bytes::new());
+        Enclosed::new(status.into(), nothing, Enclosing::Json, 0, Bytes::new())
     }
 }
 
@@ -70,7 +86,7 @@ struct StatusBody<'w> {
     times: Times,
     reason: Option<&'w str>,
     message: Option<&'w str>,
-    response: Option<ResponseStatus<'w>>,
+    response: Option<ResponseStatus>,
 }
 
 #[derive(Serialize)]
@@ -81,41 +97,21 @@ struct Times {
 }
 
 #[derive(Serialize)]
-struct ResponseStatus<'w> {
+struct ResponseStatus {
     status: u16,
-    headers: BTreeMap<&'w str, String>,
-    body: ResponseBody<'w>,
+    headers: BTreeMap<String, String>,
+    /// Nothing here: JSON as it is, text as a string, anything else as Base64 in an object.
+    body: (),
 }
 
-/// JSON as it is, text as a string, anything else as Base64 in an object.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum ResponseBody<'w> {
-    Json(&'w RawValue),
-    Text(&'w str),
-    Bytes { base64: String },
-    None,
-}
-
-impl<'w> ResponseStatus<'w> {
-    fn of(reply: &'w Reply) -> Self {
-        let body: &[u8] = match &reply.body {
-            ReplyBody::Whole(body) => body,
-            ReplyBody::Rendered(_) | ReplyBody::Streamed { .. } => &[],
-        };
-        let mut headers = BTreeMap::<_, String>::new();
-        for (name, value) in &reply.headers {
+impl ResponseStatus {
+    fn of(status: StatusCode, lines: &HeaderMap) -> Self {
+        let mut headers = BTreeMap::<String, String>::new();
+        for (name, value) in lines {
             let value = String::from_utf8_lossy(value.as_bytes());
-            let status = headers.entry(name.as_str()).or_default();
-            *status =
-                if status.is_empty() { value.into_owned() } else { format!("{status}, {value}") };
+            let line = headers.entry(name.as_str().to_owned()).or_default();
+            *line = if line.is_empty() { value.into_owned() } else { format!("{line}, {value}") };
         }
-        let body = match (serde_json::from_slice(body), std::str::from_utf8(body)) {
-            _ if body.is_empty() => ResponseBody::None,
-            (Ok(json), _) => ResponseBody::Json(json),
-            (Err(_), Ok(text)) => ResponseBody::Text(text),
-            (Err(_), Err(_)) => ResponseBody::Bytes { base64: BASE64_STANDARD.encode(body) },
-        };
-        Self { status: reply.status.as_u16(), headers, body }
+        Self { status: status.as_u16(), headers, body: () }
     }
 }

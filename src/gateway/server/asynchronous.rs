@@ -86,7 +86,8 @@ impl Handler {
             let wait = listed.progress.not_before.since(self.gateway.env.clock.now()).as_secs();
             reply = reply.with(RETRY_AFTER, wait.clamp(1, 60));
         }
-        reply.body = ReplyBody::Whole(self.gateway.responder.write_status(listed, Some(origin)));
+        let status = self.gateway.responder.write_status(listed, Some(origin));
+        reply.body = ReplyBody::Enclosed(Box::new(status));
         Ok(reply)
     }
 

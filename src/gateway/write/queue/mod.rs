@@ -11,6 +11,7 @@ mod accept;
 mod counts;
 pub(in crate::gateway::write) mod journal;
 pub(in crate::gateway::write) mod live;
+mod loaded;
 mod operator_actions;
 pub(in crate::gateway::write) mod write_queue;
 

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use crate::writes::record::Reason;
-use crate::writes::{Change, Progress, StoreError, Write, WriteId, WriteState};
+use crate::writes::{Change, Progress, StoreError, Stored, Write, WriteId, WriteState};
 
 use crate::gateway::error::GatewayError;
 use crate::gateway::write::queue::live::{Inner, Keyed, Live, Size, bytes_of};
+use crate::gateway::write::queue::loaded::SHORT_BYTES_MAX;
 use crate::gateway::write::queue::write_queue::{PATIENCE, Queue};
 use crate::gateway::write::turns::Turns;
 
@@ -227,9 +228,23 @@ impl Queue {
         Ok(Some(Listed { progress, ..listed }))
     }
 
+    /// Loads a write from the store. Requests that have the same long answer share its text.
+    async fn load_shared(&self, number: u64) -> Result<Option<Stored>, StoreError> {
+        let bytes = {
+            let inner = self.inner.lock();
+            let live = inner.live.get(&number).map(|live| live.size.all());
+            live.or_else(|| Some(inner.finished.get(&number)?.bytes)).unwrap_or_default()
+        };
+        // Memory has one copy anyway.
+        if !self.store.is_durable() || bytes <= SHORT_BYTES_MAX {
+            return self.store.load(number).await;
+        }
+        self.loaded.share(number, || self.store.load(number)).await
+    }
+
     /// Loads a write from the store, with its size there.
     async fn load(&self, number: u64) -> Result<Option<(Listed, Size)>, StoreError> {
-        let Some(stored) = self.store.load(number).await? else { return Ok(None) };
+        let Some(stored) = self.load_shared(number).await? else { return Ok(None) };
         let write = Write::decode(&stored.request)?;
         let progress = Progress::decode(&stored.progress)?;
         Ok(Some((Listed { write, progress }, Size::of(&stored))))
@@ -273,7 +288,7 @@ impl Queue {
         if status.progress.is_some() {
             return Ok(status.progress);
         }
-        let Some(stored) = self.store.load(id.number).await? else { return Ok(None) };
+        let Some(stored) = self.load_shared(id.number).await? else { return Ok(None) };
         Ok(Some(Progress::decode(&stored.progress)?))
     }
 }

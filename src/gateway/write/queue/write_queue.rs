@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use crate::clock::{Clock, Timestamp};
 use crate::decision::writes::dispatch::Dispatch;
 use crate::gateway::write::queue::live::{Finished, Inner, Live, Watched, WriteGroup, bytes_of};
+use crate::gateway::write::queue::loaded::LoadedTexts;
 use crate::telemetry::Metrics;
 use crate::writes::{Change, Progress, Store, WriteId, WriteState};
 
@@ -49,6 +50,7 @@ pub struct Queue {
     pub(in crate::gateway::write) expiring: Notify,
     /// Notified when an outcome could not be stored.
     pub(in crate::gateway::write) unkept: Notify,
+    pub(super) loaded: LoadedTexts,
 }
 
 /// The status of a write.
@@ -82,6 +84,7 @@ impl Queue {
             startable: Notify::new(),
             expiring: Notify::new(),
             unkept: Notify::new(),
+            loaded: LoadedTexts::default(),
         })
     }
 
