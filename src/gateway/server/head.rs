@@ -47,8 +47,7 @@ impl HeadReader {
         let bytes = bytes.get(..HEAD_BYTES_MAX).unwrap_or(bytes);
         loop {
             if self.expected == Expected::Value {
-                let rest = bytes.get(self.seen..).unwrap_or_default();
-                self.seen += rest.iter().position(|byte| !is_text(*byte)).unwrap_or(rest.len());
+                self.seen += text_bytes(bytes.get(self.seen..).unwrap_or_default());
             }
             let Some(byte) = bytes.get(self.seen) else { break };
             let next = self.after(*byte, bytes.get(self.part..self.seen).unwrap_or_default())?;
@@ -112,6 +111,18 @@ fn is_token(byte: u8) -> bool {
 /// RFC 9110 §5.5.
 fn is_text(byte: u8) -> bool {
     byte == b'\t' || byte >= 0x20 && byte != 0x7f
+}
+
+/// Length of the text at the beginning. Whole blocks are tested at once, because the longest heads
+/// are those that are refused.
+fn text_bytes(bytes: &[u8]) -> usize {
+    let (blocks, _) = bytes.as_chunks::<64>();
+    let is_whole =
+        |block: &&[u8; 64]| block.iter().fold(true, |is_whole, byte| is_whole & is_text(*byte));
+    let whole = blocks.iter().take_while(is_whole);
+    let begin = 64 * whole.count();
+    let rest = bytes.get(begin..).unwrap_or_default();
+    begin + rest.iter().position(|byte| !is_text(*byte)).unwrap_or(rest.len())
 }
 
 /// True if a target may begin with `before` and this byte: a path, `*`, or an absolute one.

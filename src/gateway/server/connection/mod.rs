@@ -46,9 +46,9 @@ use crate::gateway::response::pacing::Broken;
 pub(super) const HEAD_ENDS: &[u8; 4] = b"\r\n\r\n";
 /// Size of one read; nearly all request heads are shorter.
 const READ_BYTES: usize = 4 * 1024;
-/// Size of one read that is dropped. Chosen here: a refused request costs few reads, and none of
-/// them holds up other connections.
-const DROP_BYTES: usize = 16 * 1024;
+/// Size of one read that continues a long head, or is dropped. Chosen here: a refused request costs
+/// few reads, and none of them holds up other connections.
+const LONG_READ_BYTES: usize = 16 * 1024;
 /// Reads of a refused request before another one has its turn.
 const READS_OF_A_TURN: usize = 16;
 /// The time between two turns. Chosen here: all refused requests together cost a tenth of a
@@ -329,8 +329,9 @@ impl Connection {
         context: &mut Context<'_>,
         bytes_max: usize,
     ) -> Poll<io::Result<usize>> {
-        let mut space = [MaybeUninit::uninit(); READ_BYTES];
-        let room = bytes_max.saturating_sub(self.ahead.len()).min(READ_BYTES);
+        let mut space = [MaybeUninit::uninit(); LONG_READ_BYTES];
+        let usual = if self.ahead.is_empty() { READ_BYTES } else { LONG_READ_BYTES };
+        let room = bytes_max.saturating_sub(self.ahead.len()).min(usual);
         let mut read = ReadBuf::uninit(&mut space[..room]);
         ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
         self.ahead.extend_from_slice(read.filled());
@@ -343,8 +344,8 @@ impl Connection {
         context: &mut Context<'_>,
         bytes_max: usize,
     ) -> Poll<io::Result<usize>> {
-        let mut space = [MaybeUninit::uninit(); DROP_BYTES];
-        let mut read = ReadBuf::uninit(&mut space[..bytes_max.min(DROP_BYTES)]);
+        let mut space = [MaybeUninit::uninit(); LONG_READ_BYTES];
+        let mut read = ReadBuf::uninit(&mut space[..bytes_max.min(LONG_READ_BYTES)]);
         ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
         Poll::Ready(Ok(self.unread.take(read.filled())))
     }
