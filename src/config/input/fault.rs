@@ -3,7 +3,7 @@
 //!
 //! A file with ten mistakes is reported with ten lines. No fault quotes a secret.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// One fault of a config file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,14 @@ impl fmt::Display for Fault {
         if !self.key.is_empty() {
             write!(f, " {}:", self.key)?;
         }
-        write!(f, " {}", self.problem)?;
+        // A path or a name that it quotes may have control characters.
+        write!(f, " ")?;
+        for character in self.problem.chars() {
+            match character {
+                control if control.is_control() => write!(f, "{}", control.escape_debug())?,
+                other => f.write_char(other)?,
+            }
+        }
         self.accepted.as_ref().map_or(Ok(()), |accepted| write!(f, " (accepted: {accepted})"))
     }
 }

@@ -19,6 +19,7 @@ fn a_ca_file_holds_the_certificates_of_its_file() {
 fn a_ca_file_without_usable_certificates_is_refused() {
     for (file, message) in [
         ("missing.pem", "missing.pem cannot be read: No such file or directory"),
+        ("mis\\nsing.pem", "mis\\nsing.pem cannot be read: No such file or directory"),
         (".", "is not a regular file"),
         (
             "../config.rs",

@@ -260,6 +260,11 @@ pub fn blank_secrets(bytes: Bytes) -> Bytes {
     let mut out: Option<BytesMut> = None;
     let mut done = 0;
     for at in memmem::find_iter(&bytes, SECRET_KEY) {
+        // An escaped quote begins no key.
+        let backslashes = bytes[..at].iter().rev().take_while(|byte| **byte == b'\\').count();
+        if backslashes % 2 == 1 {
+            continue;
+        }
         let after = &bytes[at + SECRET_KEY.len()..];
         let value = after
             .iter()
@@ -427,6 +432,9 @@ mod tests {
                 r#"[{"temp_clone_token": "","a":1},{"temp_clone_token":""}]"#,
             ),
             (r#"{"temp_clone_token":null}"#, r#"{"temp_clone_token":null}"#),
+            // Another key, and one after a key that ends with a backslash.
+            (r#"{"x_\"temp_clone_token":"y"}"#, r#"{"x_\"temp_clone_token":"y"}"#),
+            (r#"{"a":"\\","temp_clone_token":"y"}"#, r#"{"a":"\\","temp_clone_token":""}"#),
             (r#"{"temp_clone_token":"""#, r#"{"temp_clone_token":"""#),
             (r#"{"temp_clone_token":"broken"#, r#"{"temp_clone_token":"broken"#),
         ] {
