@@ -300,7 +300,7 @@ impl PrimaryWindow {
     /// Closes the window after an upstream limit. Of a named reset and a pause the later holds; a
     /// reset in the past counts as now. Without both the known reset holds.
     pub fn close(&mut self, now: Timestamp, reset: Option<Timestamp>, pause: Option<Duration>) {
-        if matches!(self.trust, StatementTrust::Raised(_)) {
+        if matches!(self.trust, StatementTrust::Raised(_) | StatementTrust::Tried(_)) {
             self.trust = StatementTrust::Wrong(now);
         }
         let known = match self.state {
@@ -363,7 +363,12 @@ impl PrimaryWindow {
 
     /// Units left to others: the reserve of the config, or the observed margin.
     fn held(&self, now: Timestamp, reserve: u32) -> u32 {
-        if self.costs_are_known { reserve.max(self.evidence.margin(now)) } else { reserve }
+        self.held_as_of(self.held_at(now), reserve)
+    }
+
+    /// The same with the margin of that time.
+    fn held_as_of(&self, at: Timestamp, reserve: u32) -> u32 {
+        if self.costs_are_known { reserve.max(self.evidence.margin(at)) } else { reserve }
     }
 
     /// Returns the state at `now`: a past window is unknown.

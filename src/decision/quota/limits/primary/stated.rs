@@ -40,6 +40,8 @@ pub enum StatementTrust {
     Open,
     /// One raised it at this time, and no counted answer has confirmed it.
     Raised(Timestamp),
+    /// One freed a single unit at this time, and no counted answer has replaced it.
+    Tried(Timestamp),
     /// The upstream refused a request after it, at this time.
     Wrong(Timestamp),
 }
@@ -120,21 +122,33 @@ impl PrimaryWindow {
     ) -> bool {
         let may_try = match self.trust {
             StatementTrust::Open => true,
-            StatementTrust::Raised(at) => self.leased == 0 && now >= at + LOST_PAUSE,
+            StatementTrust::Raised(at) | StatementTrust::Tried(at) => {
+                self.leased == 0 && now >= at + LOST_PAUSE
+            }
             StatementTrust::Wrong(at) => asked == Asked::ByOperator || now >= at + REFUSED_PAUSE,
         };
         if !may_try || !self.is_used_up(now, terms) {
             return false;
         }
         let taken = self.leased_units().saturating_add(self.evidence.unseen_units);
-        let held = self.held(now, terms.reserve);
+        let held = self.held_as_of(now, terms.reserve);
         let remaining = taken.saturating_add(held).saturating_add(1);
-        if remaining > new.limit.max(old.limit) {
+        let limit = new.limit.max(old.limit);
+        if remaining > limit {
             return false;
         }
-        let limit = new.limit.max(old.limit);
         self.state = WindowState::Seen(Seen { limit, remaining, ..old });
-        self.raised(now, remaining)
+        self.trust = StatementTrust::Tried(now);
+        self.closed_until = Timestamp::EPOCH;
+        true
+    }
+
+    /// The time at which what is left to others was determined: the unit of a trial stays free.
+    pub(super) fn held_at(&self, now: Timestamp) -> Timestamp {
+        match self.trust {
+            StatementTrust::Tried(at) => at.min(now),
+            _ => now,
+        }
     }
 
     fn raised(&mut self, now: Timestamp, remaining: u32) -> bool {
@@ -149,7 +163,7 @@ impl PrimaryWindow {
     /// admitted after a statement that raised the window.
     pub(super) fn confirms(&self, mark: Option<Mark>) -> bool {
         match (self.trust, mark) {
-            (StatementTrust::Raised(at), Some(mark)) => mark.at() >= at,
+            (StatementTrust::Raised(at) | StatementTrust::Tried(at), Some(mark)) => mark.at() >= at,
             _ => false,
         }
     }
@@ -202,7 +216,7 @@ mod tests {
     use super::super::{Charge, Headroom, ObservedAnswer, WindowDemand};
     use super::*;
     use crate::api::{RateHeaders, ResourceName};
-    use crate::decision::types::{LeaseId, LimitKind, Pace, Priority};
+    use crate::decision::types::{LeaseId, LimitKind, Pace, Priority, Until};
     use std::time::Duration;
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
@@ -405,6 +419,25 @@ mod tests {
         let mark = window.mark(NOW);
         assert!(state(&mut window, mark, stated(100, 100)));
         assert_eq!(admitted(&mut window, NOW), 1);
+    }
+
+    #[test]
+    fn the_unit_of_a_trial_stays_free_although_others_spend() {
+        let mut window = seen(90);
+        let after = |seconds| NOW + Duration::from_secs(seconds);
+        // Others spend nine units each second, and the upstream refuses.
+        let mark = window.mark(after(10));
+        window.stated(after(10), mark, stated(100, 0), TERMS, Asked::Routinely);
+        window.close(after(10), Some(RESET), None);
+        let mark = window.mark(after(11));
+        assert!(window.stated(after(11), mark, stated(5_000, 5_000), TERMS, Asked::Routinely));
+        for seconds in [11, 40, 300] {
+            assert!(headroom(&window, after(seconds)).is_ok(), "after {seconds} s");
+        }
+        window.lease(after(300), LeaseId(1), 1, TERMS);
+        let wanted = WindowDemand { cost: 1, priority: Priority::Normal };
+        let Err(block) = window.headroom(after(320), wanted, TERMS) else { panic!("two go") };
+        assert_eq!(block.until, Until::Event, "the others wait for its outcome");
     }
 
     #[test]
