@@ -6,6 +6,7 @@
 //! exchange: one at a time for each account, through ordinary admission, bounded in time.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::header::AUTHORIZATION;
@@ -31,8 +32,8 @@ use crate::gateway::upstream::fetch::{Collected, FetchError, Reuse, UpstreamRequ
 /// The longest question, its wait for admission included. Chosen here: the service ends a request
 /// after 10 s, and a client may wait for the answer.
 const ASK_TIME_MAX: Duration = Duration::from_secs(10);
-/// The age up to which the answer to an equal question is taken. Chosen here: a burst of requests
-/// with a rejected token asks once.
+/// The age up to which the answer to an equal question is taken. Chosen here: looks at all tokens
+/// that follow each other ask once.
 const RECENT: Duration = Duration::from_secs(1);
 /// The largest answer. Chosen here: a dozen resources take 2 KiB.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -74,19 +75,24 @@ impl Dispatcher {
         question: impl FnOnce() -> OpenQuestion,
     ) -> Acceptance {
         let turn = self.asking.turn(account);
-        let mut last = turn.lock().await;
-        if let Some(last) = last.as_ref()
-            && recent == Recent::Suffices
-            && last.token == credential.token
-            && self.env.clock.now().since(last.at) < RECENT
+        let mut last = turn.last.lock().await;
+        let suffices = |last: &LastAnswer| match recent {
+            Recent::Suffices => self.env.clock.now().since(last.at) < RECENT,
+            Recent::SufficesAfter(number) => last.number > number,
+            Recent::IsTooOld => false,
+        };
+        if let Some(last) = last.as_ref().filter(|last| last.token == credential.token)
+            && suffices(last)
         {
             return last.acceptance.clone();
         }
+        let number = turn.begun.fetch_add(1, Ordering::Relaxed) + 1;
         let asked = timeout(ASK_TIME_MAX, self.exchange(account, credential, question()));
         let acceptance = asked
             .await
             .unwrap_or_else(|_| Acceptance::Unknown("the upstream did not answer in time".into()));
         *last = Some(LastAnswer {
+            number,
             token: credential.token,
             at: self.env.clock.now(),
             acceptance: acceptance.clone(),

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::HeaderMap;
 use parking_lot::Mutex;
@@ -26,6 +27,8 @@ pub enum Acceptance {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recent {
     Suffices,
+    /// If its question began after the one with this number.
+    SufficesAfter(u64),
     IsTooOld,
 }
 
@@ -42,21 +45,33 @@ pub struct Suspicion {
 #[derive(Default)]
 pub struct Asking {
     /// Bounded by the number of accounts.
-    by_account: Mutex<HashMap<AccountId, Turn>>,
+    by_account: Mutex<HashMap<AccountId, Arc<Turn>>>,
 }
 
 /// The turn of the questions about one account: one goes at a time.
-pub type Turn = Arc<tokio::sync::Mutex<Option<LastAnswer>>>;
+#[derive(Default)]
+pub struct Turn {
+    /// Number of the question that began last.
+    pub begun: AtomicU64,
+    pub last: tokio::sync::Mutex<Option<LastAnswer>>,
+}
 
 pub struct LastAnswer {
+    /// Number of its question.
+    pub number: u64,
     pub token: TokenId,
     pub at: Timestamp,
     pub acceptance: Acceptance,
 }
 
 impl Asking {
-    pub fn turn(&self, account: AccountId) -> Turn {
+    pub fn turn(&self, account: AccountId) -> Arc<Turn> {
         Arc::clone(self.by_account.lock().entry(account).or_default())
+    }
+
+    /// An answer to a question that begins from now on.
+    pub fn after_now(&self, account: AccountId) -> Recent {
+        Recent::SufficesAfter(self.turn(account).begun.load(Ordering::Relaxed))
     }
 }
 

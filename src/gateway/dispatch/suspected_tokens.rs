@@ -61,7 +61,9 @@ impl Dispatcher {
         };
         let Suspicion { credential, account, headers, text } = *suspicion;
         let is_repeated = progress.suspects(credential.token);
-        match self.ask(account, &credential, Recent::Suffices).await {
+        // An answer from before the 401 proves nothing.
+        let recent = self.asking.after_now(account);
+        match self.ask(account, &credential, recent).await {
             Acceptance::Rejected(headers, text) => {
                 self.bench(account, &credential, &headers, &text);
                 Err(Unanswered::TokenRejected)
