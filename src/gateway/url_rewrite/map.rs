@@ -162,15 +162,19 @@ impl UrlMap {
     pub fn with_url_offsets(&self, bytes: Bytes) -> Body {
         let mut offsets = Builder::default();
         let mut key: &[u8] = &[];
-        let mut at = 0;
+        let (mut at, mut colon) = (0, 0);
         while let Some(open) = memchr(b'"', &bytes[at..]).map(|offset| at + offset) {
             let Some(end) = string_end(&bytes, open + 1) else { break };
             let text = &bytes[open + 1..end];
-            let next = bytes[end + 1..].iter().find(|byte| !byte.is_ascii_whitespace());
-            if next == Some(&b':') {
-                key = text;
+            let is_space = u8::is_ascii_whitespace;
+            let next = bytes[end + 1..].iter().position(|byte| !is_space(byte));
+            let next = next.map(|offset| end + 1 + offset).filter(|next| bytes[*next] == b':');
+            if let Some(next) = next {
+                (key, colon) = (text, next);
             } else {
+                // Of a list, no item is the value of the key.
                 if is_url_key(key)
+                    && bytes[colon + 1..open].iter().all(is_space)
                     && let Some(prefix) = self.prefix_of(text)
                 {
                     offsets.push(UrlOffset { at: open + 1, prefix });
