@@ -86,6 +86,10 @@ impl Enclosed {
         Self { before, body, form, carry: Vec::new(), after, bytes_left }
     }
 
+    pub fn body(&self) -> &Rendering {
+        &self.body
+    }
+
     pub fn bytes_left(&self) -> usize {
         self.bytes_left
     }

@@ -8,6 +8,7 @@ pub mod error;
 pub mod form;
 pub mod gateway_headers;
 pub mod local_pages;
+pub mod long_texts;
 pub mod pacing;
 pub mod render;
 pub mod reply;

@@ -9,7 +9,8 @@ use tokio::time::timeout;
 
 use crate::clock::timer_now;
 use crate::decision::floor_rate::FloorRate;
-use crate::gateway::error::{SLOT_NEEDED, SLOW_CLIENT};
+use crate::gateway::error::{MEMORY_NEEDED, SLOT_NEEDED, SLOW_CLIENT};
+use crate::gateway::response::long_texts::Reading;
 
 /// The reason why an answer was not written completely; the connection or stream is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub enum Broken {
     TooSlow,
     /// Another client waits for the slot that the answer holds.
     SlotNeeded,
+    /// Other answers need its memory.
+    MemoryNeeded,
 }
 
 impl Broken {
@@ -29,6 +32,7 @@ impl Broken {
             Self::Lost => None,
             Self::TooSlow => Some(SLOW_CLIENT),
             Self::SlotNeeded => Some(SLOT_NEEDED),
+            Self::MemoryNeeded => Some(MEMORY_NEEDED),
         }
     }
 }
@@ -40,6 +44,7 @@ pub struct Streams(AtomicUsize);
 pub struct Pacing {
     rate: FloorRate,
     streams: Option<Arc<Streams>>,
+    reading: Option<Reading>,
 }
 
 impl Pacing {
@@ -48,7 +53,14 @@ impl Pacing {
         if let Some(Streams(writing)) = streams.as_deref() {
             writing.fetch_add(1, Ordering::Relaxed);
         }
-        Self { rate, streams }
+        Self { rate, streams, reading: None }
+    }
+
+    /// The pacing of a long text that the client is sent.
+    #[must_use]
+    pub fn of(mut self, reading: Option<Reading>) -> Self {
+        self.reading = reading;
+        self
     }
 
     pub fn piece_bytes(&self) -> usize {
@@ -62,7 +74,12 @@ impl Pacing {
         write: impl Future<Output = pingora::Result<()>>,
     ) -> Result<(), Broken> {
         let begun = timer_now();
-        match timeout(self.rate.patience(), write).await {
+        let write = timeout(self.rate.patience(), write);
+        let written = match &self.reading {
+            Some(reading) => unless_cut_off(reading, write).await?,
+            None => write.await,
+        };
+        match written {
             Ok(Ok(())) => {}
             Ok(Err(_)) => return Err(Broken::Lost),
             Err(_) => return Err(Broken::TooSlow),
@@ -70,6 +87,18 @@ impl Pacing {
         let streams = self.streams.as_ref().map_or(1, |streams| streams.0.load(Ordering::Relaxed));
         self.rate.took(bytes.saturating_mul(streams), begun.elapsed());
         Ok(())
+    }
+}
+
+/// Awaits a write, unless other answers need the memory of this one meanwhile.
+pub async fn unless_cut_off<T>(
+    reading: &Reading,
+    write: impl Future<Output = T>,
+) -> Result<T, Broken> {
+    tokio::select! {
+        biased;
+        written = write => Ok(written),
+        () = reading.cut_off() => Err(Broken::MemoryNeeded),
     }
 }
 

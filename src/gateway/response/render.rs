@@ -20,6 +20,7 @@ use crate::gateway::response::compression::{Sent, is_negotiated};
 use crate::gateway::response::content::NOT_OF_A_304;
 use crate::gateway::response::form::{Form, is_not_modified};
 use crate::gateway::response::gateway_headers::{GatewayHeaders, add_gateway_headers};
+use crate::gateway::response::long_texts::SHORT_BYTES_MAX;
 use crate::gateway::response::reply::{Reply, ReplyBody};
 use crate::gateway::response::responder::Responder;
 use crate::gateway::response::write::{body_of, finish_head};
@@ -29,7 +30,7 @@ use crate::telemetry::{CacheOutcome, Fetch};
 /// Buffer space for the head of an ordinary answer.
 const HEAD_BYTES_USUAL: usize = 2 * 1024;
 /// Longer bodies are rendered piece by piece. Chosen here: nearly all answers are one write.
-pub const BUFFERED_BYTES_MAX: usize = 64 * 1024;
+pub const BUFFERED_BYTES_MAX: usize = SHORT_BYTES_MAX;
 
 /// An answer to render: a stored one with its selection, or a finished reply.
 pub enum Content {

@@ -41,6 +41,15 @@ impl ReplyBody {
         }
     }
 
+    /// The rendering of a body that is not made for this client alone.
+    pub fn rendering(&self) -> Option<&Rendering> {
+        match self {
+            Self::Rendered(body) => Some(body),
+            Self::Enclosed(body) => Some(body.body()),
+            Self::Whole(_) | Self::Streamed { .. } => None,
+        }
+    }
+
     /// The next bytes of a body that is not streamed, not many more than `bytes_max`.
     pub fn piece(&mut self, bytes_max: usize) -> Bytes {
         match self {

@@ -4,21 +4,33 @@ use std::sync::Arc;
 
 use crate::gateway::environment::Environment;
 use crate::gateway::response::compression::CompressedForms;
+use crate::gateway::response::long_texts::{LongTexts, Reading};
+use crate::gateway::url_rewrite::rendering::Rendering;
 
 pub struct Responder {
     pub(super) env: Arc<Environment>,
     pub(super) compressed_forms: Arc<CompressedForms>,
+    long_texts: Arc<LongTexts>,
 }
 
 impl Responder {
-    /// Builds the responder of one config; the compressed forms of `before` are kept.
+    /// Builds the responder of one config; the texts and compressed forms of `before` are kept.
     pub fn new(env: &Arc<Environment>, before: Option<&Self>) -> Self {
         let cache = &env.config.cache;
         let compressed_forms = before.map_or_else(
             || Arc::new(CompressedForms::new(cache.max_size, cache.max_object)),
             |before| Arc::clone(&before.compressed_forms),
         );
-        Self { env: Arc::clone(env), compressed_forms }
+        let long_texts = before.map_or_else(
+            || LongTexts::new(cache.max_size),
+            |before| Arc::clone(&before.long_texts),
+        );
+        Self { env: Arc::clone(env), compressed_forms, long_texts }
+    }
+
+    /// Begins to send a body to a client; `None` if its text is short.
+    pub fn reading(&self, body: &Rendering, client: u32) -> Option<Reading> {
+        self.long_texts.read(body.text(), client)
     }
 
     pub fn compressed_forms(&self) -> &CompressedForms {

@@ -10,9 +10,11 @@ use crate::gateway::request::body::{
     BodyBounds, BodyFault, BodyRead, Discarded, HeldBody, discard,
 };
 use crate::gateway::request::validate::ValidRequest;
+use crate::gateway::response::long_texts::Reading;
 use crate::gateway::server::connection::{Connection, unread::UnreadBody};
 use crate::gateway::server::handler::Handler;
 use crate::gateway::server::request::{Body, Identity, Request, Stop};
+use crate::gateway::url_rewrite::rendering::Rendering;
 
 /// The longest body of a request that has no use for one.
 const IDLE_BODY_BYTES_MAX: usize = 64 * 1024;
@@ -48,8 +50,12 @@ impl Handler {
 
     /// The holder of a body's share of memory and files.
     pub(super) fn holder(&self, request: &Request) -> Holder {
-        let client = request.identity.client.as_deref().map_or(u32::MAX, |client| client.index);
-        Holder { client, connection: self.connection }
+        Holder { client: index_of(request), connection: self.connection }
+    }
+
+    /// Begins to send a body whose text is long.
+    pub(super) fn reading(&self, request: &Request, body: &Rendering) -> Option<Reading> {
+        self.gateway.responder.reading(body, index_of(request))
     }
 
     pub(super) fn no_room(&self, identity: &Identity) -> GatewayError {
@@ -82,6 +88,11 @@ impl Handler {
         let listen = &self.gateway.env.config.listen;
         BodyBounds { framing: valid.body, bytes_max, pace: listen.body_pace() }
     }
+}
+
+/// The index of the client in the config; the largest one without a client.
+fn index_of(request: &Request) -> u32 {
+    request.identity.client.as_deref().map_or(u32::MAX, |client| client.index)
 }
 
 impl Request {

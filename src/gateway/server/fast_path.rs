@@ -17,7 +17,8 @@ use crate::clock::timer_now;
 use crate::decision::floor_rate::FloorRate;
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::validate::{self, BodyFraming, Wire, absolute};
-use crate::gateway::response::{pacing::Broken, render::BUFFERED_BYTES_MAX};
+use crate::gateway::response::pacing::{Broken, unless_cut_off};
+use crate::gateway::response::render::{BUFFERED_BYTES_MAX, Buffered};
 use crate::gateway::server::connection::{Connection, HEAD_ENDS, Received, Watch};
 use crate::gateway::server::handler::{Frontend, Handler, PREFACE};
 use crate::gateway::server::head::HeadReader;
@@ -117,9 +118,9 @@ impl Frontend {
                 }
             };
             // For a session, the buffer has interim answers that the client has not taken yet.
-            let written = write(connection, watch, &mut rate, &mut buffer, &mut served).await;
+            let sent = handler.send(connection, watch, &mut rate, &mut buffer, &mut served).await;
             let mut request = match served {
-                Served::Buffered(request, answer) if written.is_ok() => {
+                Served::Buffered(request, answer) if sent.is_ok() => {
                     request.finish(Some(answer.body_bytes));
                     connection.used(head_bytes);
                     buffer.clear();
@@ -127,14 +128,14 @@ impl Frontend {
                     age = Age::Used;
                     continue;
                 }
-                Served::Known(known) if written.is_ok() => {
+                Served::Known(known) if sent.is_ok() => {
                     connection.begin(head_bytes, Some(BodyFraming::None));
                     return Next::Session(Some(known));
                 }
                 Served::Buffered(request, _) | Served::ClientGone(request) => request,
                 Served::Known(known) => known.request,
             };
-            if let Some(reason) = written.err().and_then(Broken::reason) {
+            if let Some(reason) = sent.err().and_then(Broken::reason) {
                 request.cut_off(reason);
             }
             request.finish(None);
@@ -275,6 +276,28 @@ fn lines_of(rest: &[u8]) -> Option<Lines> {
 }
 
 impl Handler {
+    /// Writes the buffer and the rest, unless others need the memory of a long body meanwhile.
+    async fn send(
+        &self,
+        connection: &mut Connection,
+        watch: &mut Watch,
+        rate: &mut FloorRate,
+        buffer: &mut Vec<u8>,
+        served: &mut Served,
+    ) -> Result<(), Broken> {
+        let reading = match served {
+            Served::Buffered(request, Buffered { rest: Some(rest), .. }) => {
+                self.reading(request, rest)
+            }
+            _ => None,
+        };
+        let written = write(connection, watch, rate, buffer, served);
+        match &reading {
+            Some(reading) => unless_cut_off(reading, written).await.flatten(),
+            None => written.await,
+        }
+    }
+
     /// Looks up the answer to the request at the beginning of `connection`, and writes a hit into
     /// `buffer`. Returns the result and the length of the head.
     ///

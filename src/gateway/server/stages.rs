@@ -84,7 +84,10 @@ impl Handler {
             session.set_keepalive(None);
         }
         self.pass_on_interims(session, request).await?;
-        write::write(session, &request.method, head, body, self.pacing()).await
+        let (_, sends_body) = write::body_of(&request.method, head.status);
+        let rendering = body.rendering().filter(|_| sends_body);
+        let reading = rendering.and_then(|body| self.reading(request, body));
+        write::write(session, &request.method, head, body, self.pacing().of(reading)).await
     }
 
     /// Runs every stage in order; each may end the request. The upstream stages are boxed: inline,

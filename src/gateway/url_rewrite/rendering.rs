@@ -56,6 +56,11 @@ impl Rendering {
         self
     }
 
+    /// The text that it is rendered from.
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
     pub fn bytes_left(&self) -> usize {
         self.bytes_left
     }

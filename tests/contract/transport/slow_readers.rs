@@ -16,7 +16,7 @@ use tokio::time::interval;
 
 use crate::support::origin::Origin;
 use crate::support::raw::Connection;
-use crate::support::{KEY, Setup, World, eventually};
+use crate::support::{KEY, OTHER_KEY, Setup, World, eventually};
 
 const PATH: &str = "/repos/acme/widgets";
 const LONG_LIVED: &str = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"";
@@ -57,13 +57,18 @@ struct Fixture {
 
 impl Fixture {
     async fn new(listen: &str) -> Self {
+        Self::with_cache(listen, "").await
+    }
+
+    async fn with_cache(listen: &str, cache: &str) -> Self {
         let origin = Origin::start(|request: Request<()>| async move {
             let body = text(&format!("http://{}", request.headers()["host"].to_str().unwrap()));
             let json = "application/json; charset=utf-8";
             Response::builder().header("content-type", json).body(Bytes::from(body)).unwrap()
         })
         .await;
-        let setup = Setup::new().upstream(origin.url()).listen(listen).config(LONG_LIVED);
+        let setup =
+            Setup::new().upstream(origin.url()).listen(listen).cache(cache).config(LONG_LIVED);
         let world = setup.start().await;
         let text = text(&origin.url());
         let stored = world.get(PATH).await;
@@ -77,8 +82,12 @@ impl Fixture {
     }
 
     async fn requests(&self, headers: &str) -> Connection {
+        self.requests_of(PATH, headers).await
+    }
+
+    async fn requests_of(&self, path: &str, headers: &str) -> Connection {
         let mut client = Connection::open(self.world.address).await;
-        client.send(request("GET", PATH, headers).as_bytes()).await;
+        client.send(request("GET", path, headers).as_bytes()).await;
         client
     }
 
@@ -87,8 +96,13 @@ impl Fixture {
     }
 
     fn cut_off(&self) -> u64 {
+        self.cut_off_for("slow_client")
+    }
+
+    fn cut_off_for(&self, reason: &str) -> u64 {
         let text = self.world.gateway.env.metrics.encode();
-        let line = text.lines().find(|line| line.contains("reason=\"slow_client\""));
+        let reason = format!("reason=\"{reason}\"");
+        let line = text.lines().find(|line| line.contains(&reason));
         line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or_default()
     }
 }
@@ -162,6 +176,33 @@ async fn streams_without_a_window_share_one_stored_body() {
     assert!(answers.iter().all(|answer| answer.as_ref().unwrap().status() == 200));
     assert_eq!(fixture.world.gateway.env.active.count(), READERS);
     assert_grown_little(before);
+}
+
+/// Each has a body of its own, which the cache drops for the next ones.
+#[tokio::test]
+async fn bodies_that_slow_readers_alone_keep_are_bounded() {
+    let cache = "max_object = \"8MiB\"\nmax_size = \"20MiB\"";
+    let fixture = Fixture::with_cache("", cache).await;
+    let path = |number: usize| format!("/repos/acme/widgets-{number}");
+    for headers in ["", BY_SESSION] {
+        let before = fixture.cut_off_for("memory_needed");
+        let mut readers = Vec::new();
+        for number in 0..6 {
+            let mut reader = fixture.requests_of(&path(number), headers).await;
+            let head = reader.read_head().await;
+            assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+            readers.push(reader);
+        }
+        eventually(|| fixture.cut_off_for("memory_needed") == before + 4).await;
+        let length = fixture.rendered("http://weir:8080").len();
+        for (number, mut reader) in readers.into_iter().enumerate() {
+            let is_whole = reader.read_bytes_or_less(length).await.len() == length;
+            assert_eq!(is_whole, number >= 4, "the oldest four are cut off: {number} {headers}");
+        }
+        let other = [("authorization", &*format!("Bearer {OTHER_KEY}"))];
+        fixture.world.get_with(&path(0), &other).await.assert_status(200);
+        fixture.all_ended().await;
+    }
 }
 
 #[tokio::test]
