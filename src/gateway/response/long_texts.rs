@@ -138,6 +138,8 @@ impl Drop for Reading {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::advance;
+
     use super::*;
 
     const MIB: usize = 1024 * 1024;
@@ -183,6 +185,7 @@ mod tests {
         assert!(texts.read(&one[..SHORT_BYTES_MAX], 1).is_none());
         let readers: Vec<_> = (0..3).map(|client| texts.read(&one, client).unwrap()).collect();
         assert_eq!(texts.state.lock().bytes, 2 * MIB as u64);
+        advance(Duration::from_millis(1)).await;
         let second = texts.read(&other, 1).unwrap();
         // The older text goes once it is slow, and counts anew for a new reader.
         readers[0].cut_off().await;
@@ -191,6 +194,7 @@ mod tests {
         drop(readers);
         assert_eq!(texts.state.lock().bytes, 2 * MIB as u64);
         drop((second, again));
-        assert_eq!((texts.state.lock().bytes, texts.state.lock().texts.len()), (0, 0));
+        let state = texts.state.lock();
+        assert_eq!((state.bytes, state.texts.len()), (0, 0));
     }
 }
