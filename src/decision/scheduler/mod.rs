@@ -150,7 +150,7 @@ impl Admission {
     /// its slot and such answers of its client hold more than their share
     /// (`quota::slow_readers`). Returns true if it did: the answer is to be broken off.
     pub fn yield_slot(&mut self, now: Timestamp, lease: LeaseId) -> bool {
-        // Whoever gets a slot that has become free needs no other one.
+        // A request that gets a slot which has become free needs no other one.
         self.tick(now);
         let Some((limits, id, client)) = self.ledger.slow_reader(now, lease) else { return false };
         let free_soon = limits.slots_free_soon(now);
