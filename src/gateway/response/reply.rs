@@ -41,12 +41,13 @@ impl ReplyBody {
         }
     }
 
-    /// The rendering of a body that is not made for this client alone.
-    pub fn rendering(&self) -> Option<&Rendering> {
+    /// The text that it is made from; none of a streamed body.
+    pub fn text(&self) -> &[u8] {
         match self {
-            Self::Rendered(body) => Some(body),
-            Self::Enclosed(body) => Some(body.body()),
-            Self::Whole(_) | Self::Streamed { .. } => None,
+            Self::Whole(body) => body,
+            Self::Rendered(body) => body.text(),
+            Self::Enclosed(body) => body.body().text(),
+            Self::Streamed { .. } => &[],
         }
     }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::gateway::environment::Environment;
 use crate::gateway::response::compression::CompressedForms;
 use crate::gateway::response::long_texts::{LongTexts, Reading};
-use crate::gateway::url_rewrite::rendering::Rendering;
 
 pub struct Responder {
     pub(super) env: Arc<Environment>,
@@ -28,9 +27,9 @@ impl Responder {
         Self { env: Arc::clone(env), compressed_forms, long_texts }
     }
 
-    /// Begins to send a body to a client; `None` if its text is short.
-    pub fn reading(&self, body: &Rendering, client: u32) -> Option<Reading> {
-        self.long_texts.read(body.text(), client)
+    /// Begins to send a text to a client; `None` if it is short.
+    pub fn reading(&self, text: &[u8], client: u32) -> Option<Reading> {
+        self.long_texts.read(text, client)
     }
 
     pub fn compressed_forms(&self) -> &CompressedForms {

@@ -14,7 +14,6 @@ use crate::gateway::response::long_texts::Reading;
 use crate::gateway::server::connection::{Connection, unread::UnreadBody};
 use crate::gateway::server::handler::Handler;
 use crate::gateway::server::request::{Body, Identity, Request, Stop};
-use crate::gateway::url_rewrite::rendering::Rendering;
 
 /// The longest body of a request that has no use for one.
 const IDLE_BODY_BYTES_MAX: usize = 64 * 1024;
@@ -53,9 +52,9 @@ impl Handler {
         Holder { client: index_of(request), connection: self.connection }
     }
 
-    /// Begins to send a body whose text is long.
-    pub(super) fn reading(&self, request: &Request, body: &Rendering) -> Option<Reading> {
-        self.gateway.responder.reading(body, index_of(request))
+    /// Begins to send a body with this text; `None` if it is short.
+    pub(super) fn reading(&self, request: &Request, text: &[u8]) -> Option<Reading> {
+        self.gateway.responder.reading(text, index_of(request))
     }
 
     pub(super) fn no_room(&self, identity: &Identity) -> GatewayError {

@@ -18,7 +18,7 @@ use crate::decision::floor_rate::FloorRate;
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::validate::{self, BodyFraming, Wire, absolute};
 use crate::gateway::response::pacing::{Broken, unless_cut_off};
-use crate::gateway::response::render::{BUFFERED_BYTES_MAX, Buffered};
+use crate::gateway::response::render::BUFFERED_BYTES_MAX;
 use crate::gateway::server::connection::{Connection, HEAD_ENDS, Received, Watch};
 use crate::gateway::server::handler::{Frontend, Handler, PREFACE};
 use crate::gateway::server::head::HeadReader;
@@ -144,30 +144,6 @@ impl Frontend {
     }
 }
 
-/// Writes the buffer, and the rest of a long body through it.
-async fn write(
-    connection: &mut Connection,
-    watch: &mut Watch,
-    rate: &mut FloorRate,
-    buffer: &mut Vec<u8>,
-    served: &mut Served,
-) -> Result<(), Broken> {
-    let rest = match served {
-        Served::ClientGone(_) => return Err(Broken::Lost),
-        Served::Known(_) => None,
-        Served::Buffered(_, answer) => answer.rest.as_mut(),
-    };
-    connection.write(watch, rate, buffer).await?;
-    if let Some(rest) = rest {
-        while rest.bytes_left() > 0 {
-            buffer.clear();
-            rest.fill(buffer, BUFFERED_BYTES_MAX);
-            connection.write(watch, rate, buffer).await?;
-        }
-    }
-    Ok(())
-}
-
 /// Waits for a request's first bytes, and for as many as tell HTTP/2 from HTTP/1.1. Returns the
 /// reason, if the fast path ends here. One empty line before a request is ignored (RFC 9112 §2.2).
 async fn first_bytes(
@@ -276,7 +252,8 @@ fn lines_of(rest: &[u8]) -> Option<Lines> {
 }
 
 impl Handler {
-    /// Writes the buffer and the rest, unless others need the memory of a long body meanwhile.
+    /// Writes the buffer, and the rest of a long body through it, unless others need its memory
+    /// meanwhile.
     async fn send(
         &self,
         connection: &mut Connection,
@@ -285,13 +262,24 @@ impl Handler {
         buffer: &mut Vec<u8>,
         served: &mut Served,
     ) -> Result<(), Broken> {
-        let reading = match served {
-            Served::Buffered(request, Buffered { rest: Some(rest), .. }) => {
-                self.reading(request, rest)
-            }
-            _ => None,
+        let rest = match served {
+            Served::ClientGone(_) => return Err(Broken::Lost),
+            Served::Known(_) => None,
+            Served::Buffered(request, answer) => answer.rest.as_mut().map(|rest| (request, rest)),
         };
-        let written = write(connection, watch, rate, buffer, served);
+        let Some((request, rest)) = rest else {
+            return connection.write(watch, rate, buffer).await;
+        };
+        let reading = self.reading(request, rest.text());
+        let written = async {
+            connection.write(watch, rate, buffer).await?;
+            while rest.bytes_left() > 0 {
+                buffer.clear();
+                rest.fill(buffer, BUFFERED_BYTES_MAX);
+                connection.write(watch, rate, buffer).await?;
+            }
+            Ok(())
+        };
         match &reading {
             Some(reading) => unless_cut_off(reading, written).await.flatten(),
             None => written.await,

@@ -85,8 +85,7 @@ impl Handler {
         }
         self.pass_on_interims(session, request).await?;
         let (_, sends_body) = write::body_of(&request.method, head.status);
-        let rendering = body.rendering().filter(|_| sends_body);
-        let reading = rendering.and_then(|body| self.reading(request, body));
+        let reading = if sends_body { self.reading(request, body.text()) } else { None };
         write::write(session, &request.method, head, body, self.pacing().of(reading)).await
     }
 

@@ -63,17 +63,22 @@ async fn a_used_up_budget_is_asked_at_growing_distances() {
     assert!(world.upstream_requests().iter().all(|entry| entry.refused.is_none()));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_pristine_answer_does_not_raise_a_refused_window() {
-    let world = used_up().await;
-    world.arm(&json!({ "fault": "pristine_rate_limit" }));
+/// A request every two minutes, with time for the gateway's own question before it.
+async fn asks_for_forty_minutes(world: &World) {
     for _ in 0..20 {
         world.clock.advance(Duration::from_mins(2));
         for _ in 0..50 {
             tokio::task::yield_now().await;
         }
-        let _ = page(&world, 5).await;
+        let _ = page(world, 5).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pristine_answer_does_not_raise_a_refused_window() {
+    let world = used_up().await;
+    world.arm(&json!({ "fault": "pristine_rate_limit" }));
+    asks_for_forty_minutes(&world).await;
     let refused = world.upstream_requests();
     let refused = refused.iter().filter(|entry| entry.refused.is_some()).count();
     assert!(refused <= 1, "one trial, and nothing after its refusal: {refused}");
@@ -134,13 +139,7 @@ async fn a_budget_given_back_after_a_refusal_is_tried_by_one_request() {
 async fn a_false_statement_after_a_refusal_costs_one_request() {
     let world = refused(Setup::new()).await;
     world.arm(&json!({ "fault": "pristine_rate_limit" }));
-    for _ in 0..20 {
-        world.clock.advance(Duration::from_mins(2));
-        for _ in 0..50 {
-            tokio::task::yield_now().await;
-        }
-        let _ = page(&world, 5).await;
-    }
+    asks_for_forty_minutes(&world).await;
     let refused = refusals(&world);
     assert!(refused <= 2, "one trial, and nothing after its refusal: {refused}");
 }

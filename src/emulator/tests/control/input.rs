@@ -326,7 +326,7 @@ fn a_control_post_is_declared_as_json() {
         let message = answer.body["message"].as_str().unwrap_or("");
         assert_eq!(status == 415, message.contains("Content-Type: application/json"), "{message}");
     }
-    // What no POST reaches is said first.
+    // A path that takes no POST is refused as such.
     for (path, status) in [("/_emulator/world", 405), ("/_emulator/nothing", 404)] {
         let request = Request::post(path).body(Bytes::new()).expect("well formed");
         upstream.send(&request).assert_status(status);
