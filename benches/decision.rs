@@ -113,6 +113,7 @@ impl Bench {
             resource: ResourceName::core(),
             endpoint: self.endpoints[self.requests % self.endpoints.len()],
             cost: 1,
+            unproven: 0,
             points: 1,
             graphql: false,
             content: false,

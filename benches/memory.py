@@ -30,7 +30,7 @@ from beside_nginx import CONNECTIONS, KEY, free_port, until_listening, weir_conf
 MIB = 1024 * 1024
 # Upper bounds: memory of the stored answers divided by the bytes of their bodies, and the memory
 # that all downloads together add.
-STORED_RATIO_MAX, STREAMS_MIB_MAX = 1.35, 32
+STORED_RATIO_MAX, STREAMS_MIB_MAX = 1.40, 32
 # The answers stay fresh for longer than any run, and all of them fit.
 CACHE = """max_size = "4GiB"
 [[cache.rules]]

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// A point in time: milliseconds since the Unix epoch, UTC.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
 pub struct Timestamp(u64);
 
 impl Timestamp {

@@ -28,12 +28,26 @@ pub struct Figures {
     pub max_bytes: u64,
     /// Answers evicted for room since the start.
     pub evictions: u64,
+    /// Temporary files of large answers, on their way or stored.
+    pub files: Files,
     /// Reads since the start by cache outcome: the words of the metrics' label `cache`.
     pub answers: std::collections::BTreeMap<String, u64>,
     /// By scope, the largest first.
     pub scopes: Vec<Part>,
     /// By the first segments of the path, the largest first.
     pub prefixes: Vec<Part>,
+}
+
+/// Temporary files of large answers.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Files {
+    /// Answers stored on disk.
+    pub entries: u64,
+    /// Bytes that all files may take, also those of answers on their way.
+    pub bytes: u64,
+    pub max_bytes: u64,
+    /// Answers on disk evicted for room since the start.
+    pub evictions: u64,
 }
 
 /// A group of stored answers.
@@ -79,12 +93,19 @@ pub fn figures(gateway: &Gateway) -> Figures {
         add(&mut prefixes, beginning(key.path_and_query()), bytes);
     });
     let (entries, bytes) = gateway.cache.store().size();
+    let files = gateway.env.spool_space.figures();
     let answers = gateway.env.metrics.answers_by_cache().into_iter();
     Figures {
         entries,
         bytes,
         max_bytes: gateway.env.config.cache.max_size,
         evictions: gateway.env.metrics.evictions(),
+        files: Files {
+            entries: files.kept_files,
+            bytes: files.bytes,
+            max_bytes: files.bytes_max,
+            evictions: gateway.env.metrics.spool_evictions(),
+        },
         answers: answers.map(|(cache, count)| (cache.to_owned(), count)).collect(),
         scopes: largest(scopes),
         prefixes: largest(prefixes),

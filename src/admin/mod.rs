@@ -4,6 +4,7 @@
 //! A small server of its own keeps the operator's view when clients flood the gateway's listeners.
 //! Nothing here shows a credential, only names of the config and figures.
 
+pub(crate) mod advice;
 pub(crate) mod budgets;
 pub(crate) mod cache;
 mod clients;
@@ -202,9 +203,10 @@ fn walked(gateway: &Gateway, request: &Parts, body: Option<&Bytes>) -> Reply {
         "/metrics" => pages::metrics,
         "/api/budgets" => |gateway| pages::json(StatusCode::OK, &budgets::of(gateway)),
         "/api/cache" => |gateway| pages::json(StatusCode::OK, &cache::figures(gateway)),
+        "/api/cache/advice" => |gateway| pages::json(StatusCode::OK, &advice::of(gateway)),
         "/api/clients" => |gateway| pages::json(StatusCode::OK, &clients::of(gateway)),
         _ => {
-            let paths = "there is /healthz, /readyz, /metrics, /api/budgets, /api/budgets/refresh, /api/cache, /api/cache/purge, /api/clients, /api/reload, /api/writes, \
+            let paths = "there is /healthz, /readyz, /metrics, /api/budgets, /api/budgets/refresh, /api/cache, /api/cache/advice, /api/cache/purge, /api/clients, /api/reload, /api/writes, \
                 /api/writes/ID, /api/writes/ID/cancel and /api/writes/ID/retry";
             return pages::error(StatusCode::NOT_FOUND, paths);
         }

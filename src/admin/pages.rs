@@ -78,11 +78,13 @@ fn token_report(gateway: &Gateway, without: &WithoutToken) -> String {
 /// `GET /metrics`.
 pub fn metrics(gateway: &Gateway) -> Reply {
     let (entries, bytes) = gateway.cache.store().size();
+    let spools = gateway.env.spool_space.figures();
     let (now, snapshot) = accounts_of(gateway);
     gateway.audit.report_broken_invariants();
     let health = gateway.dispatcher.tokens().health(now);
     let body = gateway.env.metrics.scrape(|metrics| {
         metrics.set_cache(entries, bytes);
+        metrics.set_spools(spools.files, spools.bytes);
         for (state, writes) in gateway.writes.queue().counts() {
             metrics.set_writes(state.name(), writes);
         }

@@ -18,7 +18,10 @@ pub use endpoint::{
     Access, Endpoint, EndpointId, GRAPHQL_MUTATION_POINTS, GRAPHQL_QUERY_POINTS, PER_PAGE_DEFAULT,
     PER_PAGE_MAX, Permission, PermissionOwner, Source, rest_points,
 };
-pub use graphql::{GraphqlEffect, GraphqlRequest, OperationKey};
+pub use graphql::{
+    GraphqlEffect, GraphqlRequest, OperationKey, any_node, each_text, has_errors, meaning,
+    node_path, paths_of_page,
+};
 pub use invalidation::aliases::{WildForm, WildForms, wild_form, wild_forms};
 pub use invalidation::events::{
     Invalidation, Subject, events_of, is_known_event, stale_after_event,

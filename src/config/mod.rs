@@ -27,6 +27,7 @@ use crate::decision::{AccountId, AccountLayout, AccountSettings, ClientSettings,
 pub use effective::Warning;
 pub use input::fault::{Fault, Faults};
 pub use input::http_url::{HttpUrl, Scheme, UpstreamUrl};
+pub(crate) use input::scalars::duration_text;
 pub use input::scalars::parse_duration;
 pub use input::secret::rsa_key;
 pub use reload::Reload;

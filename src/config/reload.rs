@@ -103,6 +103,7 @@ impl Config {
         restart.keep("passthrough.credentials_max", max, max_before);
         restart.keep("cache.max_size", &mut self.cache.max_size, &old.cache.max_size);
         restart.keep("cache.max_object", &mut self.cache.max_object, &old.cache.max_object);
+        restart.keep("cache.snapshot", &mut self.cache.snapshot, &old.cache.snapshot);
         let (writes, before) = (&mut self.writes, &old.writes);
         restart.keep("writes.store", &mut writes.store, &before.store);
         restart.keep("writes.retention", &mut writes.retention, &before.retention);
@@ -353,7 +354,7 @@ mod tests {
     #[test]
     fn a_restart_key_keeps_its_value_and_is_reported() {
         let old = two();
-        let more = "graphql_url = \"http://127.0.0.1:9/q\"\n[listen]\nhttp = [\"127.0.0.1:1\"]\nheader_timeout = \"3s\"\n[cache]\nmax_size = \"1MiB\"\n\
+        let more = "graphql_url = \"http://127.0.0.1:9/q\"\n[listen]\nhttp = [\"127.0.0.1:1\"]\nheader_timeout = \"3s\"\n[cache]\nmax_size = \"1MiB\"\nsnapshot = \"a\"\nsnapshot_interval = \"9s\"\n\
                     stale_if_error = \"0s\"\n[writes]\nqueue_max = 3\n[telemetry]\nsample_ratio = 0.5\n[passthrough]\nenabled = true";
         let new = config(&[("a", "acme", "s1")], &[("one", "a")], &[("x", "one", "a")], more);
         let Reload { config, at_next_start } = new.reloaded_over(&old);
@@ -363,6 +364,7 @@ mod tests {
             "passthrough.enabled",
             "cache.max_size",
             "cache.max_object",
+            "cache.snapshot",
             "writes.queue_max",
             "telemetry.sample_ratio",
         ];

@@ -18,11 +18,13 @@
 //! | `retry` | the step after a failure (D7) |
 //! | `silence` | the cause of a wait that ended: a limit, or requests without an answer |
 //! | `floor_rate` | how long a slow client may take an answer |
+//! | `advice` | nothing: what other rules of the cache would have saved |
 //! | [`types`] | nothing: identifiers, settings, requests and grants, and the numbered invariants |
 //!
 //! [`crate::api`] knows the upstream's answers. Waiting and sending belong to the gateway.
 
 pub(crate) mod access;
+pub(crate) mod advice;
 pub(crate) mod attempts;
 pub(crate) mod body_pace;
 pub mod breaker;
@@ -41,11 +43,11 @@ pub use cache::freshness::Mode;
 pub use quota::{
     AccountSnapshot, BudgetView, QuotaLedger, SecondarySnapshot, WindowSnapshot, units_spent,
 };
-pub(crate) use quota::{Question, Stated};
+pub(crate) use quota::{Question, SavedLedger, Stated};
 pub use scheduler::{Admission, Decision};
 pub use types::invariants::Invariant;
 pub use types::{
     AccountId, AccountLayout, AccountSettings, ClientId, ClientSettings, Demand, Grant, LeaseId,
-    LimitDenied, LimitKind, Pace, Priority, SecondaryLimits, Settings, Settlement, Ticket,
-    TokenKey, Until, WriteSpacing,
+    LimitDenied, LimitKind, Pace, Priority, Recovered, SecondaryLimits, Settings, Settlement,
+    Ticket, TokenKey, Until, WriteSpacing,
 };

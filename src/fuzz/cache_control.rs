@@ -8,9 +8,8 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use super::pieces::headers_and_rest;
 use crate::clock::Timestamp;
 use crate::decision::Mode;
-use crate::decision::cache::cache_control::{
-    CacheControl, forbids_stale, initial_age, lifetime, stale_if_error, storable, vary_names,
-};
+use crate::decision::cache::arrived::Arrived;
+use crate::decision::cache::cache_control::{CacheControl, initial_age, vary_names};
 use crate::decision::cache::conditional::{self, Outcome, evaluate};
 use crate::decision::cache::freshness::{Plan, Stored};
 use crate::decision::cache::request_directives::RequestDirectives;
@@ -33,12 +32,12 @@ pub fn cache_control(input: &[u8]) {
     vary(&answer);
     age(&answer);
     for ttl in [None, Some(Duration::from_secs(30))] {
-        let stored = Stored::new(NOW, StatusCode::OK, &answer, TOKEN, ttl);
         for mode in MODES {
+            let stored = Stored::new(mode, NOW, StatusCode::OK, &answer, TOKEN, ttl);
             freshness(&stored, mode);
             serving(&stored, &answer, &request, mode);
+            revalidated(&stored, &answer, ttl);
         }
-        revalidated(&stored, &answer, ttl);
     }
     conditions(&answer, &request);
 }
@@ -49,18 +48,33 @@ fn with(headers: &HeaderMap, name: HeaderName, line: &'static str) -> HeaderMap 
     headers
 }
 
+fn arrived(headers: &HeaderMap, mode: Mode) -> Arrived<'_> {
+    Arrived { status: StatusCode::OK, headers, at: NOW, mode }
+}
+
+fn lifetime(headers: &HeaderMap, mode: Mode) -> Duration {
+    let arrived = arrived(headers, mode);
+    arrived.lifetime(&arrived.control(), headers.get(header::LAST_MODIFIED))
+}
+
 /// A further prohibition only prohibits. Case, lines and unknown directives have no meaning.
 fn directives(answer: &HeaderMap) {
     let stricter = |line| with(answer, header::CACHE_CONTROL, line);
-    assert!(!storable(StatusCode::OK, &stricter("no-store")));
+    assert!(!arrived(&stricter("no-store"), Mode::Revalidate).is_storable());
     for line in ["no-store", "no-cache", "max-age=x", "max-age=60, max-age=61", "a=\""] {
-        assert!(lifetime(&stricter(line)).is_zero(), "{line}");
+        assert!(lifetime(&stricter(line), Mode::Revalidate).is_zero(), "{line}");
     }
     for line in ["must-revalidate", "proxy-revalidate", "no-cache", "no-store", "s-maxage=60"] {
-        assert!(forbids_stale(&stricter(line)), "{line}");
+        assert!(CacheControl::parse(&stricter(line)).forbids_stale(), "{line}");
     }
-    assert!(stale_if_error(&stricter("stale-if-error=1")) <= Duration::from_secs(1));
-    assert!(lifetime(&stricter("private")) <= lifetime(answer));
+    let bounded = CacheControl::parse(&stricter("stale-if-error=1, stale-while-revalidate=1"));
+    for bound in [bounded.stale_if_error, bounded.stale_while_revalidate] {
+        assert!(bound.is_some_and(|bound| bound <= Duration::from_secs(1)));
+    }
+    for mode in MODES {
+        assert!(lifetime(&stricter("private"), mode) <= lifetime(answer, mode));
+    }
+    targeted(answer);
     let read = CacheControl::parse(answer);
     assert_eq!(CacheControl::parse(&stricter("x-ext=\"no-store, max-age=1\", y")), read);
     let lines = answer.get_all(header::CACHE_CONTROL);
@@ -81,10 +95,23 @@ fn directives(answer: &HeaderMap) {
     }
 }
 
+/// Directives for shared caches replace the others, unless they are malformed.
+fn targeted(answer: &HeaderMap) {
+    let name = HeaderName::from_static("cdn-cache-control");
+    let of = |headers: &HeaderMap| CacheControl::of(StatusCode::OK, headers, Mode::Rfc9111);
+    assert!(!of(&with(answer, name.clone(), "a=(")).is_targeted, "a malformed field counts");
+    if of(answer).is_targeted {
+        let last = of(&with(answer, name.clone(), "no-store, max-age=7"));
+        assert!(last.no_store && last.max_age == Some(Duration::from_secs(7)));
+        let other = with(answer, header::CACHE_CONTROL, "no-store, max-age=7");
+        assert_eq!(of(&other), of(answer));
+    }
+}
+
 fn vary(answer: &HeaderMap) {
     let names = vary_names(answer);
     assert_eq!(vary_names(&with(answer, header::VARY, "accept, *")), None);
-    assert!(names.is_some() || !storable(StatusCode::OK, answer));
+    assert!(names.is_some() || MODES.iter().all(|mode| !arrived(answer, *mode).is_storable()));
     let Some(names) = names else { return };
     assert!(names.windows(2).all(|two| two[0].as_str() < two[1].as_str()), "{names:?}");
     let line = names.iter().map(HeaderName::as_str).collect::<Vec<_>>().join(" ,\t");
@@ -93,22 +120,21 @@ fn vary(answer: &HeaderMap) {
     assert_eq!(again, Some(names), "the names of a list are others");
 }
 
-/// An older answer is never fresher. Two ages count as more than any lifetime.
+/// An older answer is never fresher. The first of several ages counts.
 fn age(answer: &HeaderMap) {
     let age = initial_age(answer);
-    let longest = Duration::from_secs(u32::MAX.into());
     if answer.contains_key(header::AGE) {
-        assert!(initial_age(&with(answer, header::AGE, "0")) > longest);
+        assert_eq!(initial_age(&with(answer, header::AGE, "7")), age);
         return;
     }
     assert!(age.is_zero());
     for mode in MODES {
         let fresh = |age: &'static str| {
-            let stored =
-                Stored::new(NOW, StatusCode::OK, &with(answer, header::AGE, age), TOKEN, None);
+            let aged = with(answer, header::AGE, age);
+            let stored = Stored::new(mode, NOW, StatusCode::OK, &aged, TOKEN, None);
             AFTER.map(|after| stored.is_fresh(NOW + Duration::from_secs(after), mode))
         };
-        let ages = ["0", "1", "59", "60", "4294967295", "-1"].map(fresh);
+        let ages = ["-1", "0", "1", "59", "60", "4294967295"].map(fresh);
         for two in ages.windows(2) {
             assert!(two[0].iter().zip(two[1]).all(|(younger, older)| *younger || !older));
         }
@@ -186,7 +212,7 @@ fn serving(stored: &Stored, answer: &HeaderMap, request: &HeaderMap, mode: Mode)
         let fresh = stored.is_fresh(NOW + Duration::from_secs(after), mode);
         assert!(fresh || !served || directives.max_stale.is_some(), "a stale answer is served");
         assert!(
-            fresh || !served || !forbids_stale(answer),
+            fresh || !served || !arrived(answer, mode).control().forbids_stale(),
             "a stale answer against its prohibition"
         );
     }
@@ -204,6 +230,11 @@ fn ignores_no_cache(request: &HeaderMap, mode: Mode) -> bool {
 fn revalidated(stored: &Stored, answer: &HeaderMap, ttl: Option<Duration>) {
     const LATER: Duration = Duration::from_secs(1_000);
     let mut again = stored.clone();
+    // A date of its own would be that of the arrival.
+    let date = answer.get(header::DATE).and_then(|date| date.to_str().ok());
+    if date.is_none_or(|date| httpdate::parse_http_date(date).is_err()) {
+        return;
+    }
     again.revalidate(NOW + LATER, answer, TOKEN, ttl);
     for mode in MODES {
         for after in AFTER {

@@ -4,25 +4,25 @@ use http::Method;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde_json::{Map, Value};
 
-use crate::api::{GraphqlEffect, GraphqlRequest};
-use crate::gateway::request::graphql_prices::GraphqlPrices;
+use crate::api::{GraphqlEffect, GraphqlRequest, meaning};
+use crate::gateway::dispatch::graphql_prices::{GraphqlPrices, Measured, Operation};
 
 /// Longest document that is parsed (`api/graphql/mod.rs`).
 const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
-/// The largest reservation (`graphql_prices.rs`).
-const UNITS_MAX: u32 = 100;
+/// The limit of the budget, which no price exceeds.
+const LIMIT: u32 = 100;
 
 /// The input is a body, a document, and an answer with a price.
 pub fn graphql(input: &[u8]) {
     let request = read(input);
-    body(input, request);
+    body(input, &request);
     if let Ok(document) = std::str::from_utf8(input) {
         let mut members = Map::new();
         members.insert("query".to_owned(), document.into());
         let body = Value::Object(members).to_string();
         let request = read(body.as_bytes());
-        query(document, None, request);
-        without_meaning(document, request);
+        query(document, None, &request);
+        without_meaning(document, &request);
     }
     price(input);
 }
@@ -33,15 +33,15 @@ fn read(body: &[u8]) -> GraphqlRequest {
 
 /// Facts of a body: independent of its spelling and its variables, and unclear for any other
 /// request than a plain POST.
-fn body(input: &[u8], request: GraphqlRequest) {
+fn body(input: &[u8], request: &GraphqlRequest) {
     let headers = HeaderMap::new();
     for (method, query) in [(Method::GET, None), (Method::PUT, None), (Method::POST, Some("a"))] {
         let other = GraphqlRequest::read(&method, query, &headers, input);
-        assert_eq!((other.effect, other.priced), (GraphqlEffect::Unclear, None), "{method}");
+        assert_eq!((other.effect, other.operation), (GraphqlEffect::Unclear, None), "{method}");
     }
     let json = HeaderValue::from_static("application/json; charset=utf-8");
     let typed = HeaderMap::from_iter([(CONTENT_TYPE, json)]);
-    assert_eq!(GraphqlRequest::read(&Method::POST, Some(""), &typed, input), request);
+    assert_eq!(GraphqlRequest::read(&Method::POST, Some(""), &typed, input), *request);
     if request.effect == GraphqlEffect::Unclear {
         return;
     }
@@ -51,9 +51,12 @@ fn body(input: &[u8], request: GraphqlRequest) {
     let same = |members: &Map<String, Value>| {
         let body = Value::Object(members.clone()).to_string();
         let again = read(body.as_bytes());
-        assert_eq!((again.effect, again.priced), (request.effect, request.priced), "{body}");
+        assert_eq!((again.effect, again.operation), (request.effect, request.operation), "{body}");
     };
     same(&members);
+    let respelled = Value::Object(members.clone()).to_string();
+    let [written, again] = [input, respelled.as_bytes()].map(meaning);
+    assert!(written.first() == Some(&b'b') || written == again, "{respelled}");
     members.insert("variables".to_owned(), serde_json::json!({ "query": "mutation { a }" }));
     same(&members);
     let text = |name: &str| members.get(name).and_then(Value::as_str);
@@ -62,10 +65,10 @@ fn body(input: &[u8], request: GraphqlRequest) {
 }
 
 /// A query is one by an independent reader too.
-fn query(document: &str, operation_name: Option<&str>, request: GraphqlRequest) {
+fn query(document: &str, operation_name: Option<&str>, request: &GraphqlRequest) {
     assert!(request.effect == GraphqlEffect::Unclear || document.len() <= DOCUMENT_BYTES_MAX);
-    assert!(request.priced.is_none() || request.effect != GraphqlEffect::Unclear);
-    if request.priced.is_some() {
+    assert!(request.operation.is_none() || request.effect != GraphqlEffect::Unclear);
+    if request.reports_cost {
         assert!(document.contains("rateLimit") && document.contains("cost"), "{document:?}");
     }
     if request.effect != GraphqlEffect::Query {
@@ -82,14 +85,14 @@ fn query(document: &str, operation_name: Option<&str>, request: GraphqlRequest) 
 }
 
 /// Comments and blanks have no meaning.
-fn without_meaning(document: &str, request: GraphqlRequest) {
+fn without_meaning(document: &str, request: &GraphqlRequest) {
     if request.effect == GraphqlEffect::Unclear || document.len() + 32 > DOCUMENT_BYTES_MAX {
         return;
     }
     for other in [format!("#mutation {{ createIssue }}\n{document}"), format!("{document}\n,\t")] {
         let again = read(serde_json::json!({ "query": other }).to_string().as_bytes());
         assert_eq!(again.effect, request.effect, "{other:?}");
-        assert_eq!(again.priced.is_some(), request.priced.is_some(), "{other:?}");
+        assert_eq!(again.reports_cost, request.reports_cost, "{other:?}");
     }
 }
 
@@ -156,9 +159,11 @@ fn words(document: &str) -> Vec<&str> {
 /// A recorded price stays between the bounds, whatever the answer says.
 fn price(answer: &[u8]) {
     let prices = GraphqlPrices::default();
-    let asks = read(br#"{"query":"{ rateLimit { cost } }"}"#).priced.expect("its price is shown");
-    prices.record(asks, answer);
-    assert!((1..=UNITS_MAX).contains(&prices.of(asks)));
-    prices.record(asks, br#"{"data":{"rateLimit":{"cost":7}}}"#);
-    assert_eq!(prices.of(asks), 7, "an earlier answer hides the price");
+    let asks = read(br#"{"query":"{ rateLimit { cost } }"}"#);
+    let asks = Operation::of(&asks).expect("it is a query");
+    let limited = Measured { units: None, limit: Some(LIMIT) };
+    prices.learn(0, asks, Some(answer), limited);
+    assert!((1..=LIMIT).contains(&prices.of(asks.key)));
+    prices.learn(0, asks, Some(br#"{"data":{"rateLimit":{"cost":7}}}"#), limited);
+    assert_eq!(prices.of(asks.key), 7, "an earlier answer hides the price");
 }

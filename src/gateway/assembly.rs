@@ -52,7 +52,7 @@ impl Gateway {
         let (turns, called) = Turns::new(config.writes.queue_max.get() as usize);
         let retention = config.writes.retention;
         let queue = Queue::new(store, clock.clone(), retention, Arc::clone(&metrics));
-        let env = Environment::new(config, clock, metrics, Arc::default());
+        let env = Environment::new(config, clock, metrics, None);
         (Self::build(env, turns, queue, None), called)
     }
 
@@ -62,7 +62,7 @@ impl Gateway {
             Arc::new(config),
             self.env.clock.clone(),
             Arc::clone(&self.env.metrics),
-            Arc::clone(&self.env.active),
+            Some(&self.env),
         );
         let (turns, queue) = (Arc::clone(self.writes.turns()), Arc::clone(self.writes.queue()));
         Self::build(env, turns, queue, Some(self))

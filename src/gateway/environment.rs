@@ -6,6 +6,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::config::{Config, Freshness, PASSTHROUGH_ACCOUNT};
 use crate::decision::{AccountId, cache::freshness::Mode};
 use crate::gateway::active::Active;
+use crate::gateway::spool::space::SpoolSpace;
 use crate::gateway::url_rewrite::map::UrlMap;
 use crate::telemetry::Metrics;
 
@@ -18,6 +19,8 @@ pub struct Environment {
     pub metrics: Arc<Metrics>,
     /// Requests in progress.
     pub active: Arc<Active>,
+    /// The temporary files of large answers.
+    pub spool_space: Arc<SpoolSpace>,
     pub mode: Mode,
     pub urls: UrlMap,
     /// The one name of all accounts that the config does not know.
@@ -25,12 +28,19 @@ pub struct Environment {
 }
 
 impl Environment {
+    /// The requests in progress and the temporary files are those of `before`.
     pub fn new(
         config: Arc<Config>,
         clock: Clock,
         metrics: Arc<Metrics>,
-        active: Arc<Active>,
+        before: Option<&Self>,
     ) -> Arc<Self> {
+        let active = before.map_or_else(Arc::default, |before| Arc::clone(&before.active));
+        let (spool_max, folder) = (config.cache.spool_max, config.cache.spool_folder.clone());
+        let spool_space = match before {
+            Some(before) => SpoolSpace::changed(&before.spool_space, spool_max, folder),
+            None => SpoolSpace::new(spool_max, folder, &metrics),
+        };
         let upstream = &config.upstream;
         let urls = UrlMap::new(
             upstream.url.as_str(),
@@ -43,7 +53,17 @@ impl Environment {
         };
         let passthrough_name = PASSTHROUGH_ACCOUNT.into();
         let timeouts = Clock::system();
-        Arc::new(Self { config, clock, timeouts, metrics, active, mode, urls, passthrough_name })
+        Arc::new(Self {
+            config,
+            clock,
+            timeouts,
+            metrics,
+            active,
+            spool_space,
+            mode,
+            urls,
+            passthrough_name,
+        })
     }
 
     /// The config's name of an account; accounts that the config does not know share one name.

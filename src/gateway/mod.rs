@@ -16,6 +16,7 @@
 //! | `upstream` | connections to the upstream, and the exchange on them |
 //! | `environment` | config, clock, metrics |
 //! | `url_rewrite`, `http` | upstream URLs in answers; headers, chunks, ranges |
+//! | `spool` | temporary files of large bodies |
 //! | `shared_space` | memory and files that clients share fairly |
 //! | `error`, `address` | the gateway's errors; shapes of addresses |
 
@@ -25,7 +26,7 @@ mod assembly;
 mod background;
 mod cache;
 mod counted;
-mod dispatch;
+pub(crate) mod dispatch;
 mod environment;
 pub(crate) mod error;
 pub(crate) mod http;
@@ -35,12 +36,14 @@ pub(crate) mod request;
 mod response;
 pub(crate) mod server;
 mod shared_space;
+mod spool;
 pub(crate) mod upstream;
 pub(crate) mod url_rewrite;
 mod write;
 
 pub use assembly::Gateway;
 pub use background::token_check::{CheckedState, TokenCheck, check_tokens};
+pub use cache::invalidation::log::InvalidationLog;
 pub use cache::invalidation::purge::Prefix;
 pub use dispatch::dispatcher::WithoutToken;
 pub use reload::{Current, NotReloaded, Reloaded, log_warnings};

@@ -16,7 +16,8 @@ use crate::config::{self, Config, Faults, Reload};
 use crate::gateway::assembly::Gateway;
 use crate::gateway::background::webhook_monitor::{WebhookMonitor, keep_checking_all};
 use crate::gateway::background::{
-    audit::Audit, mint::keep_minting, questions::keep_asking, upstream_probe::keep_probing,
+    audit::Audit, mint::keep_minting, questions::keep_asking, snapshots::Snapshots,
+    upstream_probe::keep_probing,
 };
 use crate::gateway::cache::invalidation::purge::Prefix;
 use crate::gateway::upstream::trust::missing_authorities;
@@ -30,6 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The holder of the current gateway.
 pub struct Current {
     gateway: ArcSwap<Gateway>,
+    snapshots: Option<Arc<Snapshots>>,
     source: OnceLock<PathBuf>,
     /// Serializes reloads.
     reload_lock: Mutex<()>,
@@ -76,9 +78,11 @@ impl Current {
         config.remember_clients(recovery.clients());
         let (gateway, called) = Gateway::start(Arc::new(config), clock, metrics, store);
         let gateway = Arc::new(gateway);
+        let snapshots = Snapshots::begin(&gateway.cache);
         tokio::spawn(Arc::clone(gateway.dispatcher.admissions()).run());
         let current = Arc::new(Self {
             gateway: ArcSwap::from(Arc::clone(&gateway)),
+            snapshots,
             source: OnceLock::new(),
             reload_lock: Mutex::new(()),
         });
@@ -89,6 +93,11 @@ impl Current {
             move || Some(Arc::clone(&current.upgrade()?.gateway().writes))
         };
         gateway.writes.queue().start(&gateway.writes, writes, recovery, called);
+        if let Some(snapshots) = current.snapshots() {
+            let current = Weak::clone(&weak);
+            let cache = move || Some(Arc::clone(&current.upgrade()?.gateway().cache));
+            tokio::spawn(Arc::clone(snapshots).keep_writing(cache));
+        }
         let dispatcher = move || Some(Arc::clone(&weak.upgrade()?.gateway().dispatcher));
         for breaker in gateway.dispatcher.breakers().all() {
             tokio::spawn(keep_probing(Arc::clone(breaker), dispatcher.clone()));
@@ -103,6 +112,11 @@ impl Current {
     /// The current gateway.
     pub fn gateway(&self) -> Arc<Gateway> {
         self.gateway.load_full()
+    }
+
+    /// The snapshots of the cache, if it has any.
+    pub fn snapshots(&self) -> Option<&Arc<Snapshots>> {
+        self.snapshots.as_ref()
     }
 
     /// Begins to ask the upstream with every token, so that a dead one is known before a request.
@@ -154,7 +168,9 @@ impl Current {
     fn put_in_force(self: &Arc<Self>, config: Config) -> Reloaded {
         let before = self.gateway();
         let Reload { config, at_next_start } = config.reloaded_over(&before.env.config);
-        let has_other_rules = config.cache.rules != before.env.config.cache.rules;
+        let (rules, rules_before) = (&config.cache, &before.env.config.cache);
+        let has_other_rules =
+            rules.rules != rules_before.rules || rules.query_rules != rules_before.query_rules;
         let is_other_mode = config.cache.freshness != before.env.config.cache.freshness;
         let gateway = Arc::new(before.with_config(config));
         // First: the ledger must know every account and client that a new request may name.

@@ -23,12 +23,12 @@ pub(crate) mod sizing;
 mod sliding;
 mod store;
 pub mod sweep;
-pub mod trace;
 mod truth;
 mod upstream;
 mod waits;
 mod workload;
 
+pub use crate::telemetry::access_log as trace;
 pub use plan::Plan;
 pub use report::Report;
 pub use waits::Waits;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::rivals::Rules;
-use super::trace::Trace;
 use super::workload::Workload;
 use crate::api::{AccountKind, ResourceName, default_limit};
 use crate::clock::Timestamp;
 use crate::config::{Config, Freshness, WAITING_MAX};
 use crate::decision::cache::freshness::Mode;
 use crate::decision::{AccountId, AccountSettings, ClientSettings, Settings};
+use crate::telemetry::access_log::Trace;
 
 /// An ordinary network: the other end is elsewhere, and a few packets are sent twice.
 const NETWORK: Network = Network {
@@ -68,6 +68,8 @@ pub struct Plan {
     pub outside: Option<Outside>,
     /// Rule for answers served without a request upstream.
     pub freshness: Mode,
+    /// Time for which a confirmation of an answer counts.
+    pub revalidate_at_most: Duration,
     /// Most attempts of a write.
     pub write_attempts: NonZeroU32,
     /// Rules for the use of stored answers.
@@ -284,6 +286,7 @@ impl Plan {
             Freshness::Revalidate => Mode::Revalidate,
             Freshness::Rfc9111 => Mode::Rfc9111,
         };
+        plan.revalidate_at_most = config.cache.revalidate_at_most;
         plan.write_attempts = config.writes.max_attempts;
         plan
     }
@@ -311,6 +314,7 @@ impl Plan {
             network: NETWORK,
             outside: None,
             freshness: Mode::Revalidate,
+            revalidate_at_most: Duration::ZERO,
             write_attempts: WRITE_ATTEMPTS,
             rules: Rules::Weir,
             narration: Narration::Silent,

@@ -1,6 +1,7 @@
 //! Figures of one or many runs.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -52,9 +53,11 @@ pub struct Tally {
     pub spent: u64,
     /// Changes made by the run itself.
     pub changes: u64,
-    /// Answers that showed a version outdated at the start of their fetch, or when they were served
-    /// without one. Must be 0.
+    /// Answers that showed a version outdated at the start of their fetch, or for longer than a
+    /// confirmation counts when they were served without one. Must be 0.
     pub stale: u64,
+    /// Longest time for which an answer served without a fetch had been outdated.
+    pub outdated_millis: u64,
 }
 
 /// An account by the upstream's counts.
@@ -230,12 +233,21 @@ impl Report {
 }
 
 impl Tally {
+    /// Counts an answer that was served without a fetch, after it had been outdated for `outdated`.
+    pub(super) fn add_hit(&mut self, outdated: Option<Duration>, allowed: Duration) {
+        let Some(outdated) = outdated else { return };
+        self.stale += u64::from(outdated >= allowed);
+        let millis = u64::try_from(outdated.as_millis()).unwrap_or(u64::MAX);
+        self.outdated_millis = self.outdated_millis.max(millis);
+    }
+
     fn add(&mut self, other: Self) {
         self.sent += other.sent;
         self.not_modified += other.not_modified;
         self.spent += other.spent;
         self.changes += other.changes;
         self.stale += other.stale;
+        self.outdated_millis = self.outdated_millis.max(other.outdated_millis);
     }
 }
 

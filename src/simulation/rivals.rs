@@ -4,6 +4,7 @@
 //! They keep every limit by our ledger, which real ones lack; they differ in their requests.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -13,6 +14,9 @@ use super::report::Report;
 use super::sweep::{Sweep, sweep};
 use crate::decision::TokenKey;
 use crate::decision::{AccountId, ClientSettings};
+
+/// `revalidate_at_most` where the plan has none: the value that the guides show.
+const AT_MOST: Duration = Duration::from_secs(1);
 
 /// Rules for the use of stored answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -26,6 +30,8 @@ pub enum Rules {
     /// Each bot has one of the tokens, and each token a store of its own. Each request becomes one
     /// conditional request.
     CachePerToken,
+    /// Ours with `cache.revalidate_at_most` of the plan, or of a second.
+    WeirAtMost,
 }
 
 /// Results of one gateway.
@@ -39,7 +45,8 @@ pub struct Rival {
 
 impl Rules {
     /// All rules, ours first.
-    pub const ALL: [Self; 3] = [Self::Weir, Self::RevalidateEvery, Self::CachePerToken];
+    pub const ALL: [Self; 4] =
+        [Self::Weir, Self::RevalidateEvery, Self::CachePerToken, Self::WeirAtMost];
 
     /// Returns its name.
     pub const fn name(self) -> &'static str {
@@ -47,12 +54,13 @@ impl Rules {
             Self::Weir => "Weir",
             Self::RevalidateEvery => "revalidate every request",
             Self::CachePerToken => "one cache per token",
+            Self::WeirAtMost => "Weir, revalidate_at_most",
         }
     }
 
-    /// Returns true if simultaneous equal requests share a fetch.
-    pub(super) fn coalesces(self) -> bool {
-        self == Self::Weir
+    /// Returns true for our rules. Simultaneous equal requests share a fetch under no others.
+    pub fn is_ours(self) -> bool {
+        matches!(self, Self::Weir | Self::WeirAtMost)
     }
 
     /// Returns the accounts that may carry the `turn`th request.
@@ -60,7 +68,7 @@ impl Rules {
         let next = || all.get(usize::try_from(turn).unwrap_or(0) % all.len().max(1)).copied();
         match self {
             Self::RevalidateEvery => next().into_iter().collect(),
-            Self::Weir | Self::CachePerToken => Arc::clone(all),
+            Self::Weir | Self::WeirAtMost | Self::CachePerToken => Arc::clone(all),
         }
     }
 
@@ -68,13 +76,18 @@ impl Rules {
     pub(super) fn owner(self, account: AccountId) -> TokenKey {
         match self {
             Self::RevalidateEvery => TokenKey(0),
-            Self::Weir | Self::CachePerToken => TokenKey(account.0.into()),
+            Self::Weir | Self::WeirAtMost | Self::CachePerToken => TokenKey(account.0.into()),
         }
     }
 
     /// Returns the plan under these rules.
     pub fn of(self, plan: &Plan) -> Plan {
         let mut plan = Plan { rules: self, ..plan.clone() };
+        plan.revalidate_at_most = match self {
+            Self::WeirAtMost if plan.revalidate_at_most.is_zero() => AT_MOST,
+            Self::Weir | Self::WeirAtMost => plan.revalidate_at_most,
+            Self::RevalidateEvery | Self::CachePerToken => Duration::ZERO,
+        };
         if self == Self::CachePerToken
             && let Some(model) = plan.clients.first().cloned()
         {

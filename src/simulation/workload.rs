@@ -51,6 +51,11 @@ pub enum Workload {
         message = "40 resources polled while 2 of them change each minute; played through other gateways' rules too, and compared"
     )]
     Polling,
+    /// Five lists, polled each second.
+    #[strum(
+        message = "each bot polls one list, and one of four others, each second; an upstream nearby; compared in the same way"
+    )]
+    DensePolling,
 }
 
 impl Workload {
@@ -67,6 +72,11 @@ impl Workload {
         self.get_message().or(self.get_documentation()).unwrap_or_default()
     }
 
+    /// Returns true if it is played under other gateways' rules too.
+    pub fn is_polling(self) -> bool {
+        matches!(self, Self::Polling | Self::DensePolling)
+    }
+
     /// Returns names and weights of the clients in a run without a config; `None`: one client per
     /// account.
     pub(super) const fn clients(self) -> Option<&'static [(&'static str, u32)]> {
@@ -80,13 +90,13 @@ impl Workload {
             | Self::Cpu
             | Self::Concurrency
             | Self::Secondary
-            | Self::Polling => Some(&[("readers", 1)]),
+            | Self::Polling
+            | Self::DensePolling => Some(&[("readers", 1)]),
             Self::Content | Self::GraphqlPoints | Self::GraphqlCpu | Self::Oauth => None,
         }
     }
 
-    /// Returns the habits of its bots, assigned in turn. Bots of [`Self::Polling`] follow a trace
-    /// instead.
+    /// Returns the habits of its bots, assigned in turn. Polling bots follow a trace instead.
     pub(super) fn habits(self) -> Vec<Habit> {
         match self {
             Self::Mixed => vec![
@@ -101,7 +111,7 @@ impl Workload {
             Self::Content => vec![Habit::Create],
             Self::GraphqlPoints | Self::GraphqlCpu => vec![Habit::Query],
             Self::Oauth => vec![Habit::Mint],
-            Self::Polling => Vec::new(),
+            Self::Polling | Self::DensePolling => Vec::new(),
         }
     }
 
@@ -111,7 +121,7 @@ impl Workload {
             plan.upstream.limits.extend(names.iter().map(|name| ((*name).to_owned(), NEVER_MET)));
         };
         match self {
-            Self::Mixed | Self::Saturating | Self::Polling => {}
+            Self::Mixed | Self::Saturating | Self::Polling | Self::DensePolling => {}
             Self::Content | Self::Points | Self::Shares => lift(&["core"]),
             Self::GraphqlPoints => lift(&["graphql"]),
             Self::GraphqlCpu => {
@@ -146,10 +156,15 @@ impl Workload {
         }
         if matches!(
             self,
-            Self::Points | Self::Shares | Self::GraphqlPoints | Self::Cpu | Self::GraphqlCpu
+            Self::Points
+                | Self::Shares
+                | Self::GraphqlPoints
+                | Self::Cpu
+                | Self::GraphqlCpu
+                | Self::DensePolling
         ) {
             // The gateway takes elapsed time for CPU time: with fast answers over a fast network
-            // that is nearly right, and points limit first.
+            // that is nearly right, and points limit first. Of polls, few meet a fetch in flight.
             plan.network.hurry();
             plan.upstream.answers_millis = (0, 3);
         }
@@ -164,7 +179,7 @@ mod tests {
     fn every_workload_is_found_by_its_own_name() {
         for workload in Workload::ALL.iter().copied() {
             assert_eq!(workload.name().parse(), Ok(workload));
-            assert_eq!(workload.habits().is_empty(), workload == Workload::Polling);
+            assert_eq!(workload.habits().is_empty(), workload.is_polling());
         }
         assert!("other".parse::<Workload>().is_err());
     }

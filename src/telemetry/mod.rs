@@ -12,6 +12,7 @@
 //! Left out: decisions, clock readings other than the time on a log line, and the dashboard
 //! (`admin`).
 
+pub mod access_log;
 mod init;
 pub mod log;
 mod metrics;

@@ -51,8 +51,18 @@ pub enum Metric {
     CacheEntries,
     #[strum(message = "Bytes of the stored answers")]
     CacheBytes,
+    #[strum(message = "When the snapshot of the cache was written; 0 without one")]
+    CacheSnapshotTimestampSeconds,
     #[strum(message = "Stored answers thrown out to make room")]
     CacheEvictionsTotal,
+    #[strum(message = "Open temporary files of large answers")]
+    SpoolFiles,
+    #[strum(message = "Bytes that the temporary files of large answers may take at the moment")]
+    SpoolBytes,
+    #[strum(message = "Stored answers on disk thrown out to make room")]
+    SpoolEvictionsTotal,
+    #[strum(message = "Stored answers revalidated in the background")]
+    BackgroundRevalidationsTotal,
     #[strum(message = "Predicted ETags sent upstream by what came back")]
     PredictedEtagsTotal,
     #[strum(message = "1 while the upstream is down and only probed, else 0")]

@@ -60,6 +60,11 @@ pub struct Outcome {
     pub status: u16,
     /// Outcome at the cache.
     pub cache: CacheOutcome,
+    /// Number that stands for the key of the answer that the upstream was asked for. Another
+    /// process has others.
+    pub cache_key: Option<u64>,
+    /// Name of a GraphQL query's operation.
+    pub operation: Option<LogText>,
     /// Account that served it, if any.
     pub account: Option<Arc<str>>,
     /// Upstream resource (budget) that it was charged to, or waited for.
@@ -104,6 +109,8 @@ impl Outcome {
             trace_id: None,
             status: 0,
             cache: CacheOutcome::None,
+            cache_key: None,
+            operation: None,
             account: None,
             resource: None,
             upstream_attempts: 0,
@@ -147,6 +154,8 @@ pub enum CacheOutcome {
     StaleIfLimited,
     /// A stored answer, because the upstream failed.
     StaleIfError,
+    /// A stored answer, while it is revalidated in the background.
+    StaleWhileRevalidate,
     /// The cache has no part in this kind of request, such as a write.
     Bypass,
     /// The gateway's own answer, without `Cache-Status`.
@@ -163,12 +172,33 @@ pub enum Fetch {
         /// The upstream's status, usually 200.
         status: u16,
     },
+    /// The stored answer was fresh, but the request asked for another one.
+    Requested {
+        /// The upstream's status, 304 for the same answer.
+        status: u16,
+    },
+    /// Only answers to other request headers were stored.
+    OtherVariant {
+        /// This one is stored now.
+        stored: bool,
+    },
     /// No answer was stored; this one is now.
     Stored,
     /// No answer was stored, and this one may not be.
     NotStored,
+    /// No answer was stored. A 304 to a predicted `ETag` showed that the list is empty.
+    EmptyList {
+        /// It is stored now.
+        is_stored: bool,
+    },
     /// The body is too large to store and is streamed.
     TooLarge,
+    /// A rule covers this GraphQL query; its answer is stored now.
+    QueryStored,
+    /// A rule covers this GraphQL query, but this answer may not be stored.
+    QueryNotStored,
+    /// No rule covers this GraphQL query; its answer is only shared.
+    Shared,
 }
 
 impl CacheOutcome {
@@ -181,6 +211,7 @@ impl CacheOutcome {
             Self::Collapsed(fetch) => fetch.cache_status() + "; collapsed",
             Self::StaleIfLimited => "weir; hit; detail=stale-if-limited".into(),
             Self::StaleIfError => "weir; hit; detail=stale-if-error".into(),
+            Self::StaleWhileRevalidate => "weir; hit; detail=stale-while-revalidate".into(),
             Self::Bypass => "weir; fwd=bypass".into(),
             Self::None => return None,
         })
@@ -190,28 +221,48 @@ impl CacheOutcome {
     pub const fn label(self) -> &'static str {
         match self {
             Self::Hit => "hit",
-            Self::Fetched(Fetch::Revalidated) => "revalidated",
-            Self::Fetched(Fetch::Changed { .. }) => "changed",
-            Self::Fetched(Fetch::Stored) => "stored",
-            Self::Fetched(Fetch::NotStored) => "not_stored",
+            Self::Fetched(Fetch::Revalidated | Fetch::Requested { status: 304 }) => "revalidated",
+            Self::Fetched(Fetch::Changed { .. } | Fetch::Requested { .. }) => "changed",
+            Self::Fetched(Fetch::EmptyList { .. }) => "empty_list",
+            Self::Fetched(
+                Fetch::Stored | Fetch::QueryStored | Fetch::OtherVariant { stored: true },
+            ) => "stored",
+            Self::Fetched(
+                Fetch::NotStored | Fetch::QueryNotStored | Fetch::OtherVariant { stored: false },
+            ) => "not_stored",
             Self::Collapsed(_) => "collapsed",
             Self::StaleIfLimited => "stale_if_limited",
             Self::StaleIfError => "stale_if_error",
-            Self::Bypass | Self::Fetched(Fetch::TooLarge) => "bypass",
+            Self::StaleWhileRevalidate => "stale_while_revalidate",
+            Self::Bypass | Self::Fetched(Fetch::TooLarge | Fetch::Shared) => "bypass",
             Self::None => "none",
         }
     }
 }
 
 impl Fetch {
+    /// True for an answer by a 304, which cost no budget.
+    pub const fn is_free(self) -> bool {
+        matches!(self, Self::Revalidated | Self::Requested { status: 304 } | Self::EmptyList { .. })
+    }
+
     fn cache_status(self) -> Cow<'static, str> {
         match self {
             Self::Revalidated => "weir; fwd=stale; fwd-status=304".into(),
             Self::Changed { status: 200 } => "weir; fwd=stale; fwd-status=200".into(),
             Self::Changed { status } => format!("weir; fwd=stale; fwd-status={status}").into(),
+            Self::Requested { status } => format!("weir; fwd=request; fwd-status={status}").into(),
+            Self::OtherVariant { stored: true } => "weir; fwd=vary-miss; stored".into(),
+            Self::OtherVariant { stored: false } => "weir; fwd=vary-miss".into(),
             Self::Stored => "weir; fwd=uri-miss; stored".into(),
             Self::NotStored => "weir; fwd=uri-miss".into(),
-            Self::TooLarge => "weir; fwd=bypass".into(),
+            Self::EmptyList { is_stored: true } => {
+                "weir; fwd=uri-miss; fwd-status=304; stored".into()
+            }
+            Self::EmptyList { is_stored: false } => "weir; fwd=uri-miss; fwd-status=304".into(),
+            Self::QueryStored => "weir; fwd=miss; stored".into(),
+            Self::QueryNotStored => "weir; fwd=miss".into(),
+            Self::TooLarge | Self::Shared => "weir; fwd=bypass".into(),
         }
     }
 }
@@ -266,6 +317,11 @@ impl LogText {
         Self::printable(raw, TEXT_BYTES_MAX, |character| {
             character == ' ' || character.is_ascii_graphic()
         })
+    }
+
+    /// Sanitises the name of a GraphQL operation, which is the client's own.
+    pub fn operation(raw: &str) -> Self {
+        Self::printable(raw, REQUEST_ID_BYTES_MAX, |character| character.is_ascii_graphic())
     }
 
     /// Sanitises a request id, which may be the client's own.
@@ -370,8 +426,15 @@ mod tests {
             ),
             (CacheOutcome::Fetched(Fetch::Stored), "weir; fwd=uri-miss; stored"),
             (CacheOutcome::Fetched(Fetch::NotStored), "weir; fwd=uri-miss"),
+            (
+                CacheOutcome::Fetched(Fetch::EmptyList { is_stored: true }),
+                "weir; fwd=uri-miss; fwd-status=304; stored",
+            ),
             (CacheOutcome::Collapsed(Fetch::Stored), "weir; fwd=uri-miss; stored; collapsed"),
             (CacheOutcome::Collapsed(Fetch::NotStored), "weir; fwd=uri-miss; collapsed"),
+            (CacheOutcome::Fetched(Fetch::QueryStored), "weir; fwd=miss; stored"),
+            (CacheOutcome::Collapsed(Fetch::QueryNotStored), "weir; fwd=miss; collapsed"),
+            (CacheOutcome::Fetched(Fetch::Shared), "weir; fwd=bypass"),
             (CacheOutcome::Fetched(Fetch::TooLarge), "weir; fwd=bypass"),
             (CacheOutcome::Collapsed(Fetch::TooLarge), "weir; fwd=bypass; collapsed"),
             (
@@ -380,6 +443,7 @@ mod tests {
             ),
             (CacheOutcome::StaleIfLimited, "weir; hit; detail=stale-if-limited"),
             (CacheOutcome::StaleIfError, "weir; hit; detail=stale-if-error"),
+            (CacheOutcome::StaleWhileRevalidate, "weir; hit; detail=stale-while-revalidate"),
             (CacheOutcome::Bypass, "weir; fwd=bypass"),
         ];
         for (outcome, text) in texts {

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 use parking_lot::Mutex;
+use zeroize::Zeroizing;
 
 use crate::api::{TokenKind, TokenKinds};
 use crate::clock::Timestamp;
@@ -270,6 +271,15 @@ impl Tokens {
             }
         }
         health
+    }
+
+    /// Lists what tells the credentials of an account from all others in every run of the program.
+    /// Each has its id where its secret is in use after a restart too.
+    pub fn identities(
+        &self,
+        account: AccountId,
+    ) -> impl Iterator<Item = (Zeroizing<Vec<u8>>, Option<TokenId>)> {
+        self.slots(account).iter().map(Slot::identity)
     }
 
     fn app_bench_state(&self, installation: &Installation, now: Timestamp) -> BenchState {

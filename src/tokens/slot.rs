@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use http::HeaderValue;
+use zeroize::Zeroizing;
 
 use super::app::App;
 use super::bench::{BenchState, SharedBench};
@@ -162,6 +163,20 @@ impl Slot {
             Self::App(app) => Source::App(app.id),
             Self::Anonymous(_) => Source::Anonymous,
         }
+    }
+
+    /// Returns what tells the credential from all others in every run of the program, and its id
+    /// where the same secret is in use after a restart.
+    pub(super) fn identity(&self) -> (Zeroizing<Vec<u8>>, Option<TokenId>) {
+        let (kind, text, id) = match self {
+            Self::Configured(token) => {
+                (format!("{:?} ", token.kind), token.authorization.as_bytes(), Some(token.id()))
+            }
+            Self::Installation(of) => (format!("installation {} {}", of.app, of.id), &[][..], None),
+            Self::App(app) => (format!("app {}", app.id), &[][..], None),
+            Self::Anonymous(token) => ("anonymous".to_owned(), &[][..], Some(*token)),
+        };
+        (Zeroizing::new([kind.as_bytes(), text].concat()), id)
     }
 
     pub(super) fn owns(&self, token: TokenId) -> bool {

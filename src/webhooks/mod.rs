@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use percent_encoding::percent_decode;
 use serde_json::Value;
 
-use crate::api::{Dialect, Invalidation, is_known_event, stale_after_event};
+use crate::api::{Dialect, Invalidation, any_node, is_known_event, stale_after_event};
 use crate::clock::Timestamp;
 
 use seen::Seen;
@@ -111,7 +111,14 @@ impl Receiver {
             return Ok(Received { event: name, effect: Effect::Duplicate });
         }
         let action = payload.get("action").and_then(Value::as_str);
-        apply(&stale_after_event(event, action, &subject::read(event, &payload)));
+        let mut stale = stale_after_event(event, action, &subject::read(event, &payload));
+        let before = stale.len();
+        stale.extend(subject::nodes(event, &payload).map(Invalidation::Exactly));
+        // Any id may be that of what changed.
+        if before > 0 && stale.len() == before && !stale.contains(&Invalidation::Everything) {
+            stale.push(any_node());
+        }
+        apply(&stale);
         if may_be_seen {
             self.seen.lock().note(guid, &name, signature, now);
         }
@@ -273,7 +280,8 @@ mod tests {
         assert_eq!(received.unwrap().event, "unknown");
         assert_eq!(
             changed,
-            ["/repos/acme/widgets", "/repositories/7"].map(|path| Invalidation::Below(path.into()))
+            ["/repos/acme/widgets", "/repositories/7", "/graphql/node"]
+                .map(|path| Invalidation::Below(path.into()))
         );
         for event in ["brewed", "issues"] {
             let nowhere =

@@ -6,10 +6,13 @@
 
 use serde_json::Value;
 
-use crate::api::Subject;
+use crate::api::{Subject, node_path};
 
 /// Longer than any name at the upstream.
 const WORD_BYTES_MAX: usize = 100;
+
+/// Members that an event of another name is not about.
+const NOT_CONCERNED: [&str; 4] = ["sender", "installation", "organization", "enterprise"];
 
 /// Path parameters and their JSON pointers in payloads.
 const VALUES: [(&str, &[&str]); 4] = [
@@ -50,9 +53,7 @@ pub fn read(event: &str, payload: &Value) -> Subject {
     let person = ["/member", "/membership/user", "/collaborator"]
         .into_iter()
         .find_map(|pointer| payload.pointer(pointer));
-    // For stars and watches the sender is the subject.
-    let person =
-        person.or_else(|| payload.pointer("/sender").filter(|_| matches!(event, "star" | "watch")));
+    let person = person.or_else(|| payload.pointer("/sender").filter(|_| is_of_sender(event)));
     if let Some(person) = person {
         subject.users.extend(word(person, "/login").map(|login| format!("/users/{login}")));
         subject.users.extend(number(person, "/id").map(|id| format!("/user/{id}")));
@@ -66,6 +67,24 @@ pub fn read(event: &str, payload: &Value) -> Subject {
         subject.values.extend(value.map(|value| (name, value)));
     }
     subject
+}
+
+/// Returns the paths that stand for the node ids of what a payload is about. Its other things, such
+/// as the sender, have not changed.
+pub fn nodes<'p>(event: &'p str, payload: &'p Value) -> impl Iterator<Item = String> + 'p {
+    let members = payload.as_object().into_iter().flatten();
+    let is_subject = move |name: &str| match name {
+        "sender" => is_of_sender(event),
+        name => name == event || !NOT_CONCERNED.contains(&name),
+    };
+    members
+        .filter(move |(name, _)| is_subject(name))
+        .filter_map(|(_, value)| node_path(value.get("node_id")?.as_str()?))
+}
+
+/// True for stars and watches: the sender is their subject.
+fn is_of_sender(event: &str) -> bool {
+    matches!(event, "star" | "watch")
 }
 
 /// Adds a repository by its name, its number, and its former name.

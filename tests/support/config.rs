@@ -67,6 +67,11 @@ pub fn pool(name: &str, accounts: &[&str]) -> String {
     format!("[[pools]]\nname = \"{name}\"\naccounts = {accounts:?}\n")
 }
 
+/// The key of `[cache]` for a snapshot in this file.
+pub fn snapshot(path: &Path) -> String {
+    format!("snapshot = \"{}\"", path.display())
+}
+
 /// A cache rule that sets the lifetime of a route's responses.
 pub fn cache_ttl(route: &str, ttl: &str) -> String {
     format!("[[cache.rules]]\nroute = \"{route}\"\nttl = \"{ttl}\"\n")

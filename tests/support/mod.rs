@@ -193,6 +193,23 @@ impl World {
         }
     }
 
+    /// Ends the gateway as SIGTERM does, and starts one by the config's text as `edit` changes it,
+    /// in front of the same emulator. `between` runs while no gateway runs.
+    pub async fn restart(
+        self,
+        between: impl FnOnce(&Handle),
+        edit: impl FnOnce(&str) -> String,
+    ) -> Self {
+        let Self { emulator, current, gateway, text, clock, listening, .. } = self;
+        assert_eq!(listening.drain(LONGEST_WAIT).await, Drained::Completely);
+        drop((current, gateway));
+        between(&emulator);
+        let text = edit(&text);
+        let (current, listening) = setup::gateway_by(&text, &clock);
+        let (gateway, address) = (current.gateway(), listening.addresses[0]);
+        Self { emulator, current, gateway, text, address, clock, listening, ..self }
+    }
+
     /// Begins the drain of SIGTERM. Returns the gates of the emulator and the drain itself.
     pub fn into_drain(
         self,

@@ -34,6 +34,7 @@ pub struct Setup {
     limits: String,
     writes: String,
     client: String,
+    other_client: String,
     listen: String,
     upstream: Option<String>,
     upstream_keys: String,
@@ -56,6 +57,7 @@ impl Setup {
             limits: String::new(),
             writes: String::new(),
             client: String::new(),
+            other_client: String::new(),
             listen: String::new(),
             upstream: None,
             upstream_keys: String::new(),
@@ -144,6 +146,12 @@ impl Setup {
         self
     }
 
+    /// Further keys of the client `other`.
+    pub fn other_client(mut self, text: &str) -> Self {
+        push_line(&mut self.other_client, text);
+        self
+    }
+
     /// Further keys of each account.
     pub fn account(mut self, text: &str) -> Self {
         push_line(&mut self.account, text);
@@ -215,19 +223,7 @@ impl Setup {
             "the emulator's world has too few accounts with a classic token"
         );
         let text = self.text(upstream, &tokens);
-        let config = config::parsed(&text);
-        let store: Arc<dyn Store> = match &config.writes.store {
-            WriteStore::File(path) => Arc::new(FileStore::open(path, |_, _| Ok(())).unwrap()),
-            WriteStore::Memory => Arc::new(MemoryStore::default()),
-        };
-        let current = Current::with_writes(
-            Arc::new(config),
-            self.clock.clone(),
-            Arc::new(Metrics::new()),
-            store,
-            Recovery::default(),
-        );
-        let listening = Listening::open(&current).unwrap();
+        let (current, listening) = gateway_by(&text, &self.clock);
         let gateway = current.gateway();
         let address = listening.addresses[0];
         let http = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(512).build_http();
@@ -277,7 +273,7 @@ impl Setup {
 
     fn usual_credentials(&self, tokens: &[TokenView]) -> String {
         let mut text = self.holders.clone();
-        let (mut ci, mut other) = (self.client.clone(), String::new());
+        let (mut ci, mut other) = (self.client.clone(), self.other_client.clone());
         if self.holders.is_empty() {
             for (index, token) in tokens.iter().enumerate() {
                 let name = format!("account-{index}");
@@ -286,13 +282,32 @@ impl Setup {
                 text.push_str(&config::account(&name, "user", &self.account));
                 text.push_str(&config::token(&name, "classic", secret));
             }
-            other = format!("writes = \"account-{}\"", 1.min(tokens.len() - 1));
+            let account = 1.min(tokens.len() - 1);
+            push_line(&mut other, &format!("writes = \"account-{account}\""));
         }
         if !self.is_reader {
             ci.insert_str(0, "writes = \"account-0\"\n");
         }
         text + &config::client("ci", KEY, &ci) + &config::client("other", OTHER_KEY, &other)
     }
+}
+
+/// A listening gateway by this config.
+pub fn gateway_by(text: &str, clock: &Clock) -> (Arc<Current>, Listening) {
+    let config = config::parsed(text);
+    let store: Arc<dyn Store> = match &config.writes.store {
+        WriteStore::File(path) => Arc::new(FileStore::open(path, |_, _| Ok(())).unwrap()),
+        WriteStore::Memory => Arc::new(MemoryStore::default()),
+    };
+    let current = Current::with_writes(
+        Arc::new(config),
+        clock.clone(),
+        Arc::new(Metrics::new()),
+        store,
+        Recovery::default(),
+    );
+    let listening = Listening::open(&current).unwrap();
+    (current, listening)
 }
 
 fn push_line(keys: &mut String, line: &str) {

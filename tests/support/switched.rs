@@ -16,6 +16,9 @@ const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConte
 const HEAD: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{";
 
+/// The request that costs nothing.
+const FREE: &str = "GET /rate_limit";
+
 /// The response to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -24,6 +27,8 @@ pub enum Mode {
     Late(Duration),
     /// Never answers, and never closes.
     Hangs,
+    /// The same but for `GET /rate_limit`.
+    FreeAnswers,
     /// Sends a head and a part of the body, and then nothing.
     StallsInBody,
     /// Closes the connection.
@@ -86,7 +91,7 @@ impl Switched {
 }
 
 fn is_probe(request: &str) -> bool {
-    request == "GET /rate_limit"
+    [FREE, "GET /"].contains(&request)
 }
 
 async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
@@ -101,7 +106,12 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
             let mut state = state.lock();
             state.requests.push(request.clone());
             let hangs = state.hanging_path.is_some_and(|path| request.ends_with(path));
-            if hangs { Mode::Hangs } else { state.mode }
+            match state.mode {
+                _ if hangs => Mode::Hangs,
+                Mode::FreeAnswers if request == FREE => Mode::Answers,
+                Mode::FreeAnswers => Mode::Hangs,
+                mode => mode,
+            }
         };
         let text = match mode {
             Mode::Answers => ANSWER,
@@ -111,7 +121,7 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
                 ANSWER
             }
             Mode::StallsInBody => HEAD,
-            Mode::Hangs => "",
+            Mode::Hangs | Mode::FreeAnswers => "",
             Mode::Closes => return,
         };
         if stream.write_all(text.as_bytes()).await.is_err() {

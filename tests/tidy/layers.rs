@@ -20,7 +20,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     // Only of tests and fuzzers.
     ("fuzz", &["api", "clock", "config", "decision", "gateway", "random", "webhooks"]),
     ("emulator", &["api", "cases", "clock", "cross_site", "random"]),
-    ("simulation", &["api", "clock", "config", "decision", "emulator", "random"]),
+    ("simulation", &["api", "clock", "config", "decision", "emulator", "random", "telemetry"]),
     (
         "gateway",
         &[

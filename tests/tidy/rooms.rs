@@ -35,6 +35,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "http",
             "active",
             "counted",
+            "spool",
             "shared_space",
             "error",
             "address",

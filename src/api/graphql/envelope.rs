@@ -35,8 +35,9 @@ impl<'b> Envelope<'b> {
 }
 
 /// Returns true unless a server could take the body for something other than JSON. Command-line
-/// clients send JSON with the type of a form by default. That is harmless unless the body gives a
-/// name a value as a form does.
+/// clients send JSON with the type of a form by default. That is harmless unless the body separates
+/// pairs as a form does: the name of its only pair begins with the brace of the object, and no
+/// server knows such a name.
 fn may_be_read_as_json_alone(headers: &HeaderMap, body: &[u8]) -> bool {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let (Some(given), None) = (types.next(), types.next()) else {
@@ -53,7 +54,7 @@ fn may_be_read_as_json_alone(headers: &HeaderMap, body: &[u8]) -> bool {
     };
     let kind = kind.trim();
     let fits = match kind {
-        "application/x-www-form-urlencoded" => !body.contains(&b'='),
+        "application/x-www-form-urlencoded" => !body.iter().any(|byte| matches!(byte, b'&' | b';')),
         "text/plain" => true,
         _ => {
             kind == "application/json"

@@ -118,6 +118,24 @@ fn an_ambiguous_or_malformed_body_is_unclear() {
 }
 
 #[test]
+fn a_secret_under_another_name_is_noticed() {
+    for (document, hides) in [
+        ("{ repository { tempCloneToken } }", false),
+        ("{ repository { tempCloneToken: tempCloneToken } }", false),
+        ("{ repository { tempCloneToken: name t: name } }", false),
+        ("{ repository { t: tempCloneToken } }", true),
+        ("{ repository { t: # a comment\n tempCloneToken } }", true),
+        ("{ repository { ...F } } fragment F on R { ... on R { t: tempCloneToken } }", true),
+        ("mutation { x { t: tempCloneToken } }", true),
+    ] {
+        let body = serde_json::json!({ "query": document }).to_string();
+        let headers = HeaderMap::new();
+        let request = GraphqlRequest::read(&Method::POST, None, &headers, body.as_bytes());
+        assert_eq!(request.hides_secret, hides, "{document}");
+    }
+}
+
+#[test]
 fn a_document_that_does_not_parse_is_unclear() {
     for document in [
         "",
@@ -185,8 +203,13 @@ fn only_a_post_of_json_is_plainly_a_query() {
         CONTENT_TYPE,
         HeaderValue::from_static("application/x-www-form-urlencoded"),
     )]);
-    let both = b"{\"query\":\"{a}\",\"x\":\"&query=mutation{b}\"}";
-    assert_eq!(GraphqlRequest::read(&Method::POST, None, &form, both).effect, Unclear);
+    for (body, expected) in [
+        (&b"{\"query\":\"query($a:ID=\\\"b=\\\"){a}\",\"variables\":{\"a\":\"MQ==\"}}"[..], Query),
+        (b"{\"query\":\"{a}\",\"x\":\"&query=mutation{b}\"}", Unclear),
+        (b"{\"query\":\"{a}\",\"x\":\";query=mutation{b}\"}", Unclear),
+    ] {
+        assert_eq!(GraphqlRequest::read(&Method::POST, None, &form, body).effect, expected);
+    }
     let mut twice = HeaderMap::new();
     twice.append(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     twice.append(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -236,7 +259,8 @@ fn an_operation_that_selects_its_cost_has_its_own_key() {
     let key = |document: &str, name: Value| {
         let body = json!({ "query": document, "operationName": name, "variables": { "n": 5 } })
             .to_string();
-        GraphqlRequest::read(&Method::POST, None, &HeaderMap::new(), body.as_bytes()).priced
+        let read = GraphqlRequest::read(&Method::POST, None, &HeaderMap::new(), body.as_bytes());
+        read.operation.filter(|_| read.reports_cost)
     };
     let priced = "query A { viewer { login } ...P } fragment P on Query { rateLimit { cost } } query B { rateLimit { remaining cost } }";
     let [a, b] = ["A", "B"].map(|name| key(priced, json!(name)));

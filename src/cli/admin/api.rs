@@ -112,6 +112,11 @@ impl Fault {
 }
 
 impl AdminArguments {
+    /// Returns the config that the arguments name.
+    pub fn named_config(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
     /// Runs `request` against the gateway, prints its output, and returns the exit code
     /// (SPECIFICATION, "Commands").
     pub fn run(

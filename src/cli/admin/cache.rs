@@ -1,11 +1,13 @@
 //! `weir cache`: the store of a running gateway; `weir cache purge PREFIX` removes some of its
-//! answers.
+//! answers, `weir cache advise` prints rules worth having.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+use super::advise;
 use super::api::{AdminApi, Fault, GatewayOptions};
 use crate::admin::cache::{Figures, Part, Purged};
 use crate::cli::counted;
@@ -28,12 +30,32 @@ enum Action {
         #[command(flatten)]
         options: GatewayOptions,
     },
+    /// Print cache rules worth having, by the requests that were sent upstream
+    ///
+    /// Each rule is judged by a replay of those requests: what it would have saved alone, and how
+    /// many of its answers would have been outdated. The running gateway counts from its start;
+    /// --log replays a recorded access log (the gateway's JSON log) instead, and asks no gateway.
+    Advise {
+        /// The requests of this access log instead of those of a running gateway
+        #[arg(long, value_name = "FILE", conflicts_with = "admin")]
+        log: Option<PathBuf>,
+        #[command(flatten)]
+        options: GatewayOptions,
+    },
 }
 
 impl Cache {
     pub fn run(self) -> ExitCode {
         let (options, prefix) = match self.action {
             Some(Action::Purge { prefix, options }) => (options, Some(prefix)),
+            Some(Action::Advise { log: Some(log), options }) => {
+                return advise::print_of_log(&log, &options);
+            }
+            Some(Action::Advise { log: None, options }) => {
+                let json = options.json;
+                let fetch = async |api: &AdminApi| advise::fetch(api, json).await;
+                return options.gateway.run("weir cache advise", fetch);
+            }
             None => (self.options, None),
         };
         options.gateway.run("weir cache", async |api| fetch(api, prefix, options.json).await)
@@ -64,6 +86,15 @@ fn table(figures: &Figures) -> String {
         mib(figures.bytes),
         mib(figures.max_bytes),
         figures.evictions
+    );
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "{} on disk; temporary files {} of {}; {} thrown out to make room",
+        figures.files.entries,
+        mib(figures.files.bytes),
+        mib(figures.files.max_bytes),
+        figures.files.evictions
     );
     let answers: Vec<_> =
         figures.answers.iter().map(|(cache, count)| format!("{count} {cache}")).collect();

@@ -18,11 +18,11 @@ use super::process::{BAD_CONFIG, FAILED};
 use crate::config::{self, Config};
 use crate::decision::cache::freshness::Mode;
 use crate::simulation::plan::{Known, Narration, Network, Order, Outside};
-use crate::simulation::rivals::{self, Rival, Rules};
+use crate::simulation::rivals::{self, Rival};
 use crate::simulation::sizing::{self, Sizing};
 use crate::simulation::sweep::{Sweep, sweep};
 use crate::simulation::trace::Trace;
-use crate::simulation::{Plan, Unplayable, Workload};
+use crate::simulation::{Plan, Unplayable};
 
 use arguments::Accounts;
 pub use arguments::Simulate;
@@ -154,7 +154,7 @@ impl Simulate {
 
     /// Returns true if other gateways' rules are played too.
     fn compares(&self) -> bool {
-        self.workload == Workload::Polling && self.trace.is_none() && !self.explain
+        self.workload.is_polling() && self.trace.is_none() && !self.explain
     }
 
     fn compare(&self, sources: &Sources) -> Result<(String, ExitCode), Unplayable> {
@@ -167,11 +167,12 @@ impl Simulate {
                 has_failed = true;
             }
             // With lifetimes, answers may be that old.
-            if rival.rules == Rules::Weir
+            if rival.rules.is_ours()
                 && plan.freshness == Mode::Revalidate
                 && rival.report().tally.stale > 0
             {
-                eprintln!("weir simulate: {} stale answers", rival.report().tally.stale);
+                let (name, stale) = (rival.rules.name(), rival.report().tally.stale);
+                eprintln!("weir simulate: {name}: {stale} stale answers");
                 has_failed = true;
             }
         }

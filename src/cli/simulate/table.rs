@@ -70,7 +70,7 @@ pub fn of_rivals(arguments: &Simulate, plan: &Plan, rivals: &[Rival]) -> String 
         writeln!(text, "workload {}: {}", workload.name(), workload.about())?;
         let seeds = counted(arguments.seeds.get(), "seed");
         size(text, ours.hours, plan, &format!("{seeds} from {} on", arguments.seed))?;
-        let head = ["asked", "sent", "304", "spent", "beside Weir", "stale", "refused"];
+        let head = ["asked", "sent", "304", "spent", "beside Weir", "outdated", "stale", "refused"];
         writeln!(text, "{:<26}{}", "gateway", head.map(|title| format!("{title:>12}")).concat())?;
         for rival in rivals {
             let (report, tally) = (rival.report(), rival.report().tally);
@@ -81,7 +81,11 @@ pub fn of_rivals(arguments: &Simulate, plan: &Plan, rivals: &[Rival]) -> String 
                 .map(|figure| format!("{figure:>12}"))
                 .concat();
             let (name, stale) = (rival.rules.name(), tally.stale);
-            writeln!(text, "{name:<26}{figures}{beside:>12}{stale:>12}{refused:>12}")?;
+            let outdated = millis(tally.outdated_millis);
+            writeln!(
+                text,
+                "{name:<26}{figures}{beside:>12}{outdated:>12}{stale:>12}{refused:>12}"
+            )?;
         }
         writeln!(text, "\nresources changed {} times", ours.tally.changes)
     })

@@ -1,14 +1,16 @@
 //! `[cache]`: size of the store and age of its answers.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 
 use crate::api::{Dialect, Table, events_of};
-use crate::config::input::document::quoted;
-use crate::config::input::reader::{Choice, Reader};
+use crate::config::input::document::{Secrets, quoted};
+use crate::config::input::reader::{Choice, Entry, Read, Reader};
 use crate::config::input::scalars::{Size, duration_text, size_text};
 use crate::config::printer::{Printer, text};
 
@@ -16,8 +18,19 @@ use crate::config::printer::{Printer, text};
 const MAX_SIZE: Size = Size::mib(256);
 /// Default of `max_object` (SPECIFICATION, "Configuration").
 const MAX_OBJECT: Size = Size::mib(8);
+/// Default of `spool_max` (SPECIFICATION, "Configuration").
+const SPOOL_MAX: Size = Size::mib(4 * 1024);
 /// Default of `stale_if_limited` and `stale_if_error` (SPECIFICATION, "Configuration").
 const STALE: Duration = Duration::from_hours(1);
+
+/// Default of `snapshot_interval` (SPECIFICATION, "Configuration"), and its bounds. Ours: a shorter
+/// one writes all the time, and a longer one loses a day.
+const SNAPSHOT_INTERVAL: Duration = Duration::from_mins(5);
+const SNAPSHOT_INTERVALS: RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_hours(24);
+
+/// The operation of a rule for every query.
+const EVERY_QUERY: &str = "*";
 
 /// The section `[cache]`.
 #[derive(Clone, Debug)]
@@ -26,8 +39,17 @@ pub struct Cache {
     pub max_size: u64,
     /// Bytes of the largest stored answer; at most `max_size`.
     pub max_object: u64,
+    /// Bytes of all temporary files of larger answers together; zero: none.
+    pub spool_max: u64,
+    /// Bytes of the largest answer that is stored in such a file; zero: none is.
+    pub spool_keep: u64,
+    /// Folder of these files; `None`: the system's for temporary files.
+    pub spool_folder: Option<PathBuf>,
     /// Rule for answers served without a request upstream.
     pub freshness: Freshness,
+    /// Time after a confirmation in which an answer is served without another one, within its own
+    /// lifetime. Only with [`Freshness::Revalidate`].
+    pub revalidate_at_most: Duration,
     /// Greatest age of an answer served when no budget is left; zero: never.
     pub stale_if_limited: Duration,
     /// Greatest age of an answer served when the upstream fails; zero: never.
@@ -35,8 +57,14 @@ pub struct Cache {
     /// Computes the validator that another token would see (SPECIFICATION, "Conditional requests in
     /// practice").
     pub predicted_etags: bool,
+    /// File that keeps what is stored across a restart; `None`: nothing does.
+    pub snapshot: Option<PathBuf>,
+    /// Time between two snapshots.
+    pub snapshot_interval: Duration,
     /// Routes with a lifetime of their own; the first match wins.
     pub rules: Vec<CacheRule>,
+    /// GraphQL queries whose answers are stored; the first match wins.
+    pub query_rules: Vec<QueryRule>,
 }
 
 /// Rule for serving a stored answer without a request upstream.
@@ -48,7 +76,7 @@ pub enum Freshness {
     Rfc9111,
 }
 
-/// One entry of `[[cache.rules]]`.
+/// One entry of `[[cache.rules]]` with a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheRule {
     /// Route template from the endpoint table, such as `/repos/{owner}/{repo}/commits/{ref}`.
@@ -57,6 +85,39 @@ pub struct CacheRule {
     pub ttl: Option<Duration>,
     /// Lifetime while a webhook covers the route.
     pub webhook_ttl: Option<Duration>,
+}
+
+/// One entry of `[[cache.rules]]` for GraphQL queries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueryRule {
+    /// Name of the operation; `None`: every query, also one without a name.
+    pub operation: Option<Arc<str>>,
+    /// Lifetime of its answers.
+    pub ttl: Duration,
+}
+
+/// A folder of the gateway's machine.
+struct Folder(PathBuf);
+
+impl Read for Folder {
+    fn accepted() -> String {
+        "the path of a folder, relative to the config file or absolute".to_owned()
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        let path = PathBuf::read(entry)?;
+        // A config that is checked elsewhere names folders of another machine.
+        if entry.document.secrets != Secrets::Presumed && !path.is_dir() {
+            return entry.refuse(format!("{} is no folder", path.display()), Self::accepted());
+        }
+        Some(Self(path))
+    }
+}
+
+/// Either kind of entry, in the order of the file.
+enum Rule {
+    Route(CacheRule),
+    Query(QueryRule),
 }
 
 impl Choice for Freshness {
@@ -75,16 +136,62 @@ impl Cache {
             let accepted = format!("at most {}", size_text(max_size.0));
             reader.refuse::<()>("max_object", "larger than max_size", accepted);
         }
-        let mut routes = HashSet::new();
+        let spool_max = reader.or("spool_max", SPOOL_MAX);
+        let spool_keep = reader.or("spool_keep", Size::default());
+        if spool_keep > spool_max {
+            let accepted = format!("at most {}", size_text(spool_max.0));
+            reader.refuse::<()>("spool_keep", "larger than spool_max", accepted);
+        } else if spool_keep.0 > 0 && spool_keep <= max_object {
+            let problem = "no effect: answers of that length are stored in memory";
+            let accepted = format!("0B, or more than {}", size_text(max_object.0));
+            reader.refuse::<()>("spool_keep", problem, accepted);
+        }
+        let (mut routes, mut operations) = (HashSet::new(), Vec::new());
+        let read = reader.all_entries("rules", |reader| {
+            if reader.is_set("graphql") {
+                QueryRule::read(reader, &mut operations).map(Rule::Query)
+            } else {
+                CacheRule::read(reader, dialect, &mut routes).map(Rule::Route)
+            }
+        })?;
+        let (mut rules, mut query_rules) = (Vec::new(), Vec::new());
+        for rule in read {
+            match rule {
+                Rule::Route(rule) => rules.push(rule),
+                Rule::Query(rule) => query_rules.push(rule),
+            }
+        }
+        let freshness = reader.or("freshness", Freshness::Revalidate);
+        let revalidate_at_most = reader.or("revalidate_at_most", Duration::ZERO);
+        if freshness == Freshness::Rfc9111 && !revalidate_at_most.is_zero() {
+            let problem = "not with freshness = \"rfc9111\", which serves every fresh answer";
+            reader.refuse::<()>(
+                "revalidate_at_most",
+                problem,
+                "\"0s\", or freshness \"revalidate\"",
+            );
+        }
+        let snapshot = reader.optional("snapshot");
+        let snapshot_interval = reader.or("snapshot_interval", SNAPSHOT_INTERVAL);
+        if !SNAPSHOT_INTERVALS.contains(&snapshot_interval) {
+            let accepted = "a duration from \"1s\" to \"1d\"";
+            reader.refuse::<()>("snapshot_interval", "out of bounds", accepted);
+        }
         Some(Self {
             max_size: max_size.0,
             max_object: max_object.0,
-            freshness: reader.or("freshness", Freshness::Revalidate),
+            spool_max: spool_max.0,
+            spool_keep: spool_keep.0,
+            spool_folder: reader.optional::<Folder>("spool_folder").map(|folder| folder.0),
+            freshness,
+            revalidate_at_most,
             stale_if_limited: reader.or("stale_if_limited", STALE),
             stale_if_error: reader.or("stale_if_error", STALE),
             predicted_etags: reader.or("predicted_etags", false),
-            rules: reader
-                .all_entries("rules", |reader| CacheRule::read(reader, dialect, &mut routes))?,
+            snapshot,
+            snapshot_interval,
+            rules,
+            query_rules,
         })
     }
 
@@ -92,10 +199,17 @@ impl Cache {
         printer.section("cache");
         printer.set("max_size", text(size_text(self.max_size)));
         printer.set("max_object", text(size_text(self.max_object)));
+        printer.set("spool_max", text(size_text(self.spool_max)));
+        printer.set("spool_keep", text(size_text(self.spool_keep)));
+        let folder = self.spool_folder.as_ref();
+        printer.set_some("spool_folder", folder.map(|folder| text(folder.display())));
         printer.set("freshness", text(self.freshness.name()));
+        printer.set("revalidate_at_most", text(duration_text(self.revalidate_at_most)));
         printer.set("stale_if_limited", text(duration_text(self.stale_if_limited)));
         printer.set("stale_if_error", text(duration_text(self.stale_if_error)));
         printer.set("predicted_etags", self.predicted_etags);
+        printer.set_some("snapshot", self.snapshot.as_ref().map(|path| text(path.display())));
+        printer.set("snapshot_interval", text(duration_text(self.snapshot_interval)));
         for rule in &self.rules {
             printer.entry("cache.rules");
             printer.set("route", text(&rule.route));
@@ -103,7 +217,52 @@ impl Cache {
                 printer.set_some(key, ttl.map(|ttl| text(duration_text(ttl))));
             }
         }
+        for rule in &self.query_rules {
+            printer.entry("cache.rules");
+            printer.set("graphql", text(rule.operation.as_deref().unwrap_or(EVERY_QUERY)));
+            printer.set("ttl", text(duration_text(rule.ttl)));
+        }
     }
+}
+
+impl QueryRule {
+    /// Reads an entry after those with `earlier` operations.
+    fn read(reader: &mut Reader<'_>, earlier: &mut Vec<Option<Arc<str>>>) -> Option<Self> {
+        let written = reader.optional::<Arc<str>>("graphql");
+        if reader.entry("route").is_some() {
+            let problem = "not beside graphql, which names queries of any path";
+            reader.refuse::<()>("route", problem, "route or graphql");
+        }
+        if reader.entry("webhook_ttl").is_some() {
+            let problem = "no webhook tells of all changes of a query's answer";
+            reader.refuse::<()>("webhook_ttl", problem, "ttl alone");
+        }
+        let ttl = reader.required("ttl");
+        let written = written?;
+        let accepted = "the name of an operation, such as \"OpenIssues\", or \"*\" for every query";
+        if *written != *EVERY_QUERY && !is_name(&written) {
+            let problem = format!("no name of an operation: {}", quoted(&written));
+            return reader.refuse("graphql", problem, accepted);
+        }
+        let operation = (*written != *EVERY_QUERY).then_some(written);
+        if earlier.contains(&operation) || earlier.contains(&None) {
+            let problem = "never applies: an earlier rule matches first";
+            return reader.refuse("graphql", problem, "each operation once, and \"*\" last");
+        }
+        earlier.push(operation.clone());
+        Some(Self { operation, ttl: ttl? })
+    }
+
+    /// Returns true for a query whose only possible operation has this name.
+    pub fn covers(&self, operation: Option<&str>) -> bool {
+        self.operation.is_none() || self.operation.as_deref() == operation
+    }
+}
+
+/// A name of GraphQL (GraphQL, section 2.1.9).
+fn is_name(text: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+    text.starts_with(is_letter) && text.chars().all(|c| is_letter(c) || c.is_ascii_digit())
 }
 
 impl CacheRule {
@@ -112,6 +271,8 @@ impl CacheRule {
         dialect: Option<Dialect>,
         routes: &mut HashSet<Arc<str>>,
     ) -> Option<Self> {
+        // A known key, of the other kind of rule.
+        _ = reader.entry("graphql");
         let written = reader.required::<Arc<str>>("route");
         let (ttl, webhook_ttl) = (reader.optional("ttl"), reader.optional("webhook_ttl"));
         if !reader.is_set("ttl") && !reader.is_set("webhook_ttl") {

@@ -3,7 +3,10 @@
 mod apps;
 mod ca_file;
 mod faults;
+mod query_rules;
+mod spools;
 mod unbuilt;
+mod unreadable;
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -1,33 +1,14 @@
-//! Storability and freshness lifetime by the answer's own headers (RFC 9111 §3, §4.2).
-//!
-//! `private` does not forbid storing: an answer is only shown within the scope of its key
-//! (SPECIFICATION D2). Without a lifetime for shared caches it is validated before each use. There
-//! is no heuristic freshness: users of caches that guess complain of stale answers.
+//! The directives of an answer (RFC 9111 §5.2.2), and other headers that a cache reads.
+//! `arrived.rs` decides by them.
 
 use std::time::Duration;
 
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::conditional::date;
 use super::directives::{Directive, Directives};
-
-/// Statuses that are stored: those that RFC 9110 §15.1 calls heuristically cacheable and that
-/// answer the whole request. Not 206 (a part), and not 405, 414 and 501 (about the request). A 302
-/// leads to an address that expires, so it is not stored either.
-const STORED: [StatusCode; 8] = [
-    StatusCode::OK,
-    StatusCode::NON_AUTHORITATIVE_INFORMATION,
-    StatusCode::NO_CONTENT,
-    StatusCode::MULTIPLE_CHOICES,
-    StatusCode::MOVED_PERMANENTLY,
-    StatusCode::PERMANENT_REDIRECT,
-    StatusCode::NOT_FOUND,
-    StatusCode::GONE,
-];
-
-/// Older than any lifetime.
-const AGE_UNREADABLE: Duration = Duration::from_secs(1 << 32);
+use super::freshness::Mode;
+use super::targeted;
 
 /// Longest interval that is believed. Ours: a minute is usual, more comes under load; an absurd
 /// number would freeze the answers that clients see.
@@ -42,11 +23,16 @@ pub struct CacheControl {
     pub no_store: bool,
     /// `no-cache`, with or without field names.
     pub no_cache: bool,
-    /// `must-revalidate`, or `proxy-revalidate`, which binds every shared cache.
     pub must_revalidate: bool,
+    /// The same for every shared cache.
+    pub proxy_revalidate: bool,
+    pub must_understand: bool,
     /// `private`, with or without field names.
     pub private: bool,
+    pub public: bool,
     pub no_transform: bool,
+    /// From `CDN-Cache-Control`, beside which `Expires` has no meaning.
+    pub is_targeted: bool,
     /// Two lifetimes that differ, or a malformed one: the answer counts as stale (RFC 9111 §4.2.1).
     pub confused: bool,
     pub max_age: Option<Duration>,
@@ -54,9 +40,24 @@ pub struct CacheControl {
     /// `stale-if-error` of RFC 5861 §4. A malformed value allows nothing, and of two values the
     /// shorter counts.
     pub stale_if_error: Option<Duration>,
+    /// `stale-while-revalidate` of RFC 5861 §3, with the same rules.
+    pub stale_while_revalidate: Option<Duration>,
 }
 
 impl CacheControl {
+    /// The directives that count in this mode. A plain HTTP cache prefers those for shared caches
+    /// (RFC 9213 §2.2). With `must-understand` the status decides on storing, and not `no-store`
+    /// (RFC 9111 §5.2.2.3).
+    pub fn of(status: StatusCode, headers: &HeaderMap, mode: Mode) -> Self {
+        if mode == Mode::Revalidate {
+            return Self::parse(headers);
+        }
+        let read = targeted::control(headers).unwrap_or_else(|| Self::parse(headers));
+        let is_understood = status.canonical_reason().is_some();
+        let no_store = if read.must_understand { !is_understood } else { read.no_store };
+        Self { no_store, ..read }
+    }
+
     pub fn parse(headers: &HeaderMap) -> Self {
         Self::of_lines(headers.get_all(header::CACHE_CONTROL).iter().map(HeaderValue::as_bytes))
     }
@@ -86,12 +87,16 @@ impl CacheControl {
         match directive {
             Directive::NoStore => self.no_store = true,
             Directive::NoCache => self.no_cache = true,
-            Directive::MustRevalidate | Directive::ProxyRevalidate => self.must_revalidate = true,
+            Directive::MustRevalidate => self.must_revalidate = true,
+            Directive::ProxyRevalidate => self.proxy_revalidate = true,
+            Directive::MustUnderstand => self.must_understand = true,
             Directive::Private => self.private = true,
+            Directive::Public => self.public = true,
             Directive::NoTransform => self.no_transform = true,
             Directive::MaxAge => self.confused |= !set(&mut self.max_age, seconds),
             Directive::SMaxage => self.confused |= !set(&mut self.s_maxage, seconds),
             Directive::StaleIfError => shorten(&mut self.stale_if_error, seconds),
+            Directive::StaleWhileRevalidate => shorten(&mut self.stale_while_revalidate, seconds),
             Directive::MaxStale | Directive::MinFresh | Directive::OnlyIfCached => {}
         }
     }
@@ -117,20 +122,6 @@ pub(super) fn delta_seconds(text: &str) -> Option<Duration> {
     digits.then(|| Duration::from_secs(text.parse::<u32>().unwrap_or(u32::MAX).into()))
 }
 
-/// Returns true for the statuses that are stored. Any other may be about this one request, its
-/// headers included.
-pub fn is_storable_status(status: StatusCode) -> bool {
-    STORED.contains(&status)
-}
-
-/// Returns true when an answer may be stored (RFC 9111 §3; `Vary: *` never matches a later request,
-/// §4.1).
-pub fn storable(status: StatusCode, headers: &HeaderMap) -> bool {
-    is_storable_status(status)
-        && !CacheControl::parse(headers).no_store
-        && vary_names(headers).is_some()
-}
-
 /// Returns the headers named by `Vary`, lower case, sorted; `None` for `*` or an invalid name.
 pub fn vary_names(headers: &HeaderMap) -> Option<Vec<HeaderName>> {
     let mut names = Vec::new();
@@ -149,54 +140,40 @@ pub fn vary_names(headers: &HeaderMap) -> Option<Vec<HeaderName>> {
     Some(names)
 }
 
-/// Freshness lifetime, counted from the generation of the answer: `s-maxage`, `max-age`, `Expires`
-/// minus `Date`, in this order (RFC 9111 §4.2.1). [`initial_age`] is the age at arrival.
-pub fn lifetime(headers: &HeaderMap) -> Duration {
-    let control = CacheControl::parse(headers);
-    let is_for_others = control.private && control.s_maxage.is_none();
-    if control.no_store || control.no_cache || control.confused || is_for_others {
-        return Duration::ZERO;
+impl CacheControl {
+    /// Returns true when it determines the lifetime; `Expires` is then ignored (RFC 9111 §5.3).
+    pub fn names_lifetime(&self) -> bool {
+        self.s_maxage.or(self.max_age).is_some()
+            || self.no_store
+            || self.no_cache
+            || self.confused
+            || self.is_targeted
     }
-    control.s_maxage.or(control.max_age).or_else(|| expires(headers)).unwrap_or_default()
+
+    /// Returns true for an answer that is meant for others too, although its request carried a
+    /// credential (RFC 9111 §3.5).
+    pub fn is_shareable(&self) -> bool {
+        let is_meant = self.public || self.must_revalidate || self.s_maxage.is_some();
+        is_meant && !self.private && !self.no_store
+    }
+
+    /// Returns true when the answer forbids every stale use (RFC 9111 §4.2.4, §5.2.2.10).
+    pub fn forbids_stale(&self) -> bool {
+        self.must_revalidate
+            || self.proxy_revalidate
+            || self.no_cache
+            || self.no_store
+            || self.s_maxage.is_some()
+    }
 }
 
-/// Returns true when `Cache-Control` determines the lifetime; `Expires` is then ignored (RFC 9111
-/// §5.3).
-pub fn names_lifetime(headers: &HeaderMap) -> bool {
-    let control = CacheControl::parse(headers);
-    control.s_maxage.is_some()
-        || control.max_age.is_some()
-        || control.no_store
-        || control.no_cache
-        || control.confused
-}
-
-/// Time that an answer spent in other caches: its `Age` (RFC 9111 §4.2.3). An `Age` that is not one
-/// number counts as infinite (§5.1): the faulty cache on the way is unknown, and the public suite
-/// of cache tests expects it. `Date` is ignored, because the two clocks may differ.
+/// Time that an answer spent in other caches: its `Age` (RFC 9111 §4.2.3). Of several the first
+/// counts, and one that is no number is ignored (§5.1). `Date` is ignored, because the two clocks
+/// may differ.
 pub fn initial_age(headers: &HeaderMap) -> Duration {
-    let mut lines = headers.get_all(header::AGE).iter();
-    match (lines.next(), lines.next()) {
-        (None, _) => Duration::ZERO,
-        (Some(age), None) => age.to_str().ok().and_then(delta_seconds).unwrap_or(AGE_UNREADABLE),
-        (Some(_), Some(_)) => AGE_UNREADABLE,
-    }
-}
-
-/// Returns true when the answer forbids every stale use (RFC 9111 §4.2.4, §5.2.2.10).
-pub fn forbids_stale(headers: &HeaderMap) -> bool {
-    let control = CacheControl::parse(headers);
-    control.must_revalidate || control.no_cache || control.no_store || control.s_maxage.is_some()
-}
-
-/// Time after the end of the lifetime in which the answer may replace an error (RFC 5861 §4).
-pub fn stale_if_error(headers: &HeaderMap) -> Duration {
-    CacheControl::parse(headers).stale_if_error.unwrap_or_default()
-}
-
-fn expires(headers: &HeaderMap) -> Option<Duration> {
-    let date_of = |name: HeaderName| date(headers.get(name)?);
-    date_of(header::EXPIRES)?.duration_since(date_of(header::DATE)?).ok()
+    let line = headers.get(header::AGE).and_then(|line| line.to_str().ok());
+    let first = line.and_then(|line| line.split(',').next());
+    first.and_then(|age| delta_seconds(age.trim())).unwrap_or_default()
 }
 
 /// Duration of `X-Poll-Interval`, at most [`POLL_INTERVAL_MAX`].
@@ -217,64 +194,6 @@ mod tests {
         map
     }
 
-    fn seconds(pairs: &[(&'static str, &'static str)]) -> u64 {
-        lifetime(&headers(pairs)).as_secs()
-    }
-
-    #[test]
-    fn answers_with_a_cacheable_status_are_stored() {
-        for status in [200, 204, 301, 404, 410] {
-            assert!(
-                storable(
-                    StatusCode::from_u16(status).unwrap(),
-                    &headers(&[("cache-control", "private, max-age=60")])
-                ),
-                "{status}"
-            );
-        }
-        for status in [201, 202, 206, 302, 304, 307, 401, 403, 429, 500, 503] {
-            assert!(
-                !storable(StatusCode::from_u16(status).unwrap(), &HeaderMap::new()),
-                "{status}"
-            );
-        }
-    }
-
-    #[test]
-    fn answers_with_no_store_or_vary_star_are_not_stored() {
-        assert!(!storable(
-            StatusCode::OK,
-            &headers(&[("cache-control", "max-age=60"), ("cache-control", "No-Store")])
-        ));
-        assert!(!storable(
-            StatusCode::OK,
-            &headers(&[("vary", "accept"), ("vary", "authorization, *")])
-        ));
-        assert!(storable(
-            StatusCode::OK,
-            &headers(&[("vary", "Accept, Authorization, Cookie, X-Service-OTP")])
-        ));
-    }
-
-    #[test]
-    fn the_shared_cache_lifetime_precedes_max_age() {
-        assert_eq!(seconds(&[("cache-control", "private, max-age=60, s-maxage=30")]), 30);
-        assert_eq!(seconds(&[("cache-control", "max-age=\"60\"")]), 60);
-        assert_eq!(
-            seconds(&[
-                ("expires", "Tue, 01 Jul 2025 00:01:00 GMT"),
-                ("date", "Tue, 01 Jul 2025 00:00:00 GMT")
-            ]),
-            60
-        );
-        assert_eq!(seconds(&[("expires", "0"), ("date", "Tue, 01 Jul 2025 00:00:00 GMT")]), 0);
-        assert_eq!(
-            seconds(&[("last-modified", "Tue, 01 Jul 2025 00:00:00 GMT")]),
-            0,
-            "nothing is guessed"
-        );
-    }
-
     #[test]
     fn the_age_header_is_the_initial_age() {
         let age = |lines: &[(&'static str, &'static str)]| initial_age(&headers(lines));
@@ -284,43 +203,36 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_age_exceeds_any_lifetime() {
-        for line in ["abc", "-7200", "7200.0", "7200,0", "0, 0", "7200;foo=bar", ""] {
-            assert!(
-                initial_age(&headers(&[("age", line)])) > Duration::from_secs(u32::MAX.into()),
-                "{line}"
-            );
+    fn the_first_of_several_ages_counts() {
+        let age = |lines: &[(&'static str, &'static str)]| initial_age(&headers(lines)).as_secs();
+        for (line, seconds) in [("7200, 0", 7_200), ("0, 7200", 0), ("0, 0", 0), (" 7 ,x", 7)] {
+            assert_eq!(age(&[("age", line)]), seconds, "{line}");
         }
-        assert_eq!(initial_age(&headers(&[("age", "0"), ("age", "0")])), AGE_UNREADABLE);
+        assert_eq!(age(&[("age", "7200"), ("age", "0")]), 7_200);
+        assert_eq!(age(&[("age", "0"), ("age", "7200")]), 0);
+    }
+
+    #[test]
+    fn an_age_that_is_no_number_is_ignored() {
+        for line in ["abc", "-7200", "+7200", "7200.0", "7200;foo=bar", "", ",7200", "7 200"] {
+            assert!(initial_age(&headers(&[("age", line)])).is_zero(), "{line}");
+        }
     }
 
     #[test]
     fn a_quoted_string_contains_no_directive() {
-        let control = |line: &'static str| headers(&[("cache-control", line)]);
-        for line in [
-            r#"max-age=0, ext="x, s-maxage=1000""#,
-            r#"ext="a, max-age=1000, b""#,
-            r#"private, ext="q\", s-maxage=600""#,
-        ] {
-            assert_eq!(lifetime(&control(line)), Duration::ZERO, "{line}");
-        }
-        assert_eq!(lifetime(&control(r#"max-age=60, ext="x, no-store""#)), Duration::from_secs(60));
+        let read = |line: &'static str| CacheControl::parse(&headers(&[("cache-control", line)]));
+        let control = read(r#"max-age=0, ext="x, s-maxage=1000""#);
+        assert_eq!((control.max_age, control.s_maxage), (Some(Duration::ZERO), None));
+        assert_eq!(read(r#"ext="a, max-age=1000, b""#), CacheControl::default());
+        assert_eq!(read(r#"private, ext="q\", s-maxage=600""#).s_maxage, None);
+        assert!(!read(r#"max-age=60, ext="x, no-store""#).no_store);
         for line in
             [r#"max-age=60, ext="x"#, r#"max-age=60, ext="x, stale-if-error=60"#, r#"s-maxage="60"#]
         {
-            assert!(lifetime(&control(line)).is_zero() && forbids_stale(&control(line)), "{line}");
+            assert!(read(line).confused && read(line).forbids_stale(), "{line}");
         }
-        assert!(
-            !storable(StatusCode::OK, &control(r#"ext="x, no-store"#)),
-            "what it forbids may have been meant"
-        );
-    }
-
-    #[test]
-    fn a_private_answer_is_fresh_only_for_its_s_maxage() {
-        assert_eq!(seconds(&[("cache-control", "private, max-age=3600")]), 0);
-        assert_eq!(seconds(&[("cache-control", "private=\"x-user\", max-age=3600")]), 0);
-        assert_eq!(seconds(&[("cache-control", "private, max-age=60, s-maxage=30")]), 30);
+        assert!(read(r#"ext="x, no-store"#).no_store, "what it forbids may have been meant");
     }
 
     #[test]
@@ -328,38 +240,56 @@ mod tests {
         for directive in
             ["must-revalidate", "proxy-revalidate", "no-cache", "s-maxage=2", "no-store"]
         {
-            let line = HeaderValue::from_str(&format!("max-age=2, {directive}")).unwrap();
+            let line = format!("max-age=2, {directive}");
             assert!(
-                forbids_stale(&HeaderMap::from_iter([(header::CACHE_CONTROL, line)])),
-                "{directive}"
+                CacheControl::of_lines([line.as_bytes()].into_iter()).forbids_stale(),
+                "{line}"
             );
         }
-        assert!(!forbids_stale(&headers(&[("cache-control", "private, max-age=60")])));
+        let plain = CacheControl::parse(&headers(&[("cache-control", "private, max-age=60")]));
+        assert!(!plain.forbids_stale());
     }
 
     #[test]
-    fn the_shortest_stale_if_error_counts() {
-        let read =
-            |line: &'static str| stale_if_error(&headers(&[("cache-control", line)])).as_secs();
+    fn an_answer_is_shared_only_where_the_upstream_says_so() {
+        let is_shareable =
+            |line: &str| CacheControl::of_lines([line.as_bytes()].into_iter()).is_shareable();
+        for line in ["max-age=60, public", "max-age=60, must-revalidate", "s-maxage=60"] {
+            assert!(is_shareable(line), "{line}");
+            for forbidden in ["private", "private=\"a\"", "no-store"] {
+                assert!(!is_shareable(&format!("{line}, {forbidden}")), "{line}, {forbidden}");
+            }
+        }
+        assert!(!is_shareable("max-age=60") && !is_shareable("max-age=60, proxy-revalidate"));
+    }
+
+    #[test]
+    fn the_shortest_bound_of_staleness_counts() {
         for (line, seconds) in [
-            ("max-age=1, Stale-If-Error=30", 30),
-            ("stale-if-error=\"30\"", 30),
-            ("stale-if-error=30, stale-if-error=40", 30),
-            ("stale-if-error=99999999999", u32::MAX.into()),
-            ("max-age=1", 0),
-            ("stale-if-error", 0),
-            ("stale-if-error=30, stale-if-error=soon", 0),
-            ("stale-if-error=-1", 0),
+            ("max-age=1, Stale-If-Error=30", Some(30)),
+            ("stale-if-error=\"30\"", Some(30)),
+            ("stale-if-error=30, stale-if-error=40", Some(30)),
+            ("stale-if-error=99999999999", Some(u32::MAX.into())),
+            ("max-age=1", None),
+            ("stale-if-error", Some(0)),
+            ("stale-if-error=30, stale-if-error=soon", Some(0)),
+            ("stale-if-error=-1", Some(0)),
         ] {
-            assert_eq!(read(line), seconds, "{line}");
+            let read = CacheControl::of_lines([line.as_bytes()].into_iter());
+            assert_eq!(read.stale_if_error.map(|span| span.as_secs()), seconds, "{line}");
+            let line = line.to_ascii_lowercase().replace("if-error", "while-revalidate");
+            let read = CacheControl::of_lines([line.as_bytes()].into_iter());
+            assert_eq!(read.stale_while_revalidate.map(|span| span.as_secs()), seconds, "{line}");
         }
     }
 
     #[test]
-    fn contradictory_directives_make_an_answer_stale() {
-        assert_eq!(seconds(&[("cache-control", "max-age=60, max-age=90")]), 0);
-        assert_eq!(seconds(&[("cache-control", "max-age=60, max-age=60")]), 60);
-        assert_eq!(seconds(&[("cache-control", "max-age=soon")]), 0);
-        assert_eq!(seconds(&[("cache-control", "max-age=60, no-cache")]), 0);
+    fn a_known_status_is_stored_with_must_understand() {
+        let headers = headers(&[("cache-control", "max-age=60, no-store, must-understand")]);
+        let no_store = |status, mode| {
+            CacheControl::of(StatusCode::from_u16(status).unwrap(), &headers, mode).no_store
+        };
+        assert!(!no_store(200, Mode::Rfc9111) && no_store(599, Mode::Rfc9111));
+        assert!(no_store(200, Mode::Revalidate), "for a plain HTTP cache alone");
     }
 }

@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use crate::clock::Timestamp;
 
 use super::settling::SECOND_RECHECK;
+use super::time::http_date::date;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -116,10 +117,6 @@ fn not_modified_since(
         || date(last_modified)
             .zip(date(requested))
             .is_some_and(|(last_modified, requested)| last_modified <= requested)
-}
-
-pub(super) fn date(value: &HeaderValue) -> Option<SystemTime> {
-    value.to_str().ok().and_then(|text| httpdate::parse_http_date(text).ok())
 }
 
 /// Returns true when a `Last-Modified` identifies this state of the resource and no later one. A

@@ -9,15 +9,18 @@ pub enum Directive {
     MaxStale,
     MinFresh,
     MustRevalidate,
+    MustUnderstand,
     NoCache,
     NoStore,
     NoTransform,
     OnlyIfCached,
     Private,
     ProxyRevalidate,
+    Public,
     #[strum(serialize = "s-maxage")]
     SMaxage,
     StaleIfError,
+    StaleWhileRevalidate,
 }
 
 /// Iterator over names and values; a quoted value comes without its quotes. A comma between quotes

@@ -9,48 +9,71 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 
-use super::cache_control;
+use super::arrived::Arrived;
+use super::cache_control::{self, CacheControl};
 use super::conditional::{is_exact, weakly_equal};
 use super::packed_validators::PackedValidators;
 use super::pagination::Page;
-use super::seconds::{Seconds, Ttl};
-use super::settling::Trust;
+use super::time::seconds::{Seconds, Ttl};
+use super::validated::Validated;
 use crate::decision::types::TokenKey;
 
 /// Rule by which a stored answer is served without a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Only within the ttl of a rule of the config.
+    #[default]
     Revalidate,
     /// Within that ttl, else while it is fresh by RFC 9111 §4.2.
     Rfc9111,
 }
 
+/// The header that a lifetime comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum LifetimeSource {
+    /// None: it is zero, or a guess.
+    #[default]
+    Guess,
+    Expires,
+    CacheControl,
+    /// `CDN-Cache-Control`.
+    Targeted,
+}
+
 /// Metadata of a stored answer.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of the answer's own")]
 pub struct Stored {
-    status: StatusCode,
-    validated_at: Timestamp,
+    pub(super) status: StatusCode,
+    pub(super) mode: Mode,
+    pub(super) validated_at: Timestamp,
     /// Age at `validated_at`.
-    initial_age: Seconds,
+    pub(super) initial_age: Seconds,
     pub(super) lifetime: Seconds,
     pub(super) forbids_stale: bool,
     /// Time after its lifetime in which it may replace an error.
     pub(super) stale_if_error: Seconds,
-    /// True when the lifetime comes from `Cache-Control`, which overrides `Expires`.
-    has_cache_control: bool,
+    /// Time after its lifetime in which it is served while it is revalidated.
+    pub(super) stale_while_revalidate: Seconds,
+    pub(super) is_private: bool,
+    /// True if it may answer the request that fetched it and no other.
+    pub no_store: bool,
+    /// True if it may be shown beyond its view (RFC 9111 §3.5).
+    pub(super) is_shareable: bool,
+    pub(super) lifetime_source: LifetimeSource,
     /// See [`is_exact`].
-    is_date_exact: bool,
+    pub(super) is_date_exact: bool,
     pub(super) ttl: Ttl,
-    poll_interval: Seconds,
+    pub(super) poll_interval: Seconds,
     pub page: Page,
     /// Rule of the config that bounds its age while a webhook covers it.
     pub watched_by: Option<NonZeroU16>,
     /// `Last-Modified`, and the `ETag` of each token.
-    known: PackedValidators,
+    pub(super) known: PackedValidators,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,13 +95,14 @@ impl Stored {
     /// Creates the metadata of a new answer that came with `token` (`None`: without a credential).
     /// `ttl` is that of the config's rule for its route.
     pub fn new(
+        mode: Mode,
         now: Timestamp,
         status: StatusCode,
         headers: &HeaderMap,
         token: Option<TokenKey>,
         ttl: Option<Duration>,
     ) -> Self {
-        let mut stored = Self { status, ..Self::default() };
+        let mut stored = Self { status, mode, ..Self::default() };
         stored.revalidate(now, headers, token, ttl);
         stored.is_date_exact = is_exact(headers, headers.get(header::LAST_MODIFIED), now);
         stored
@@ -96,26 +120,56 @@ impl Stored {
         self.validated_at = now;
         self.initial_age = cache_control::initial_age(headers).into();
         self.ttl = ttl.into();
-        // A 304 may leave out unchanged headers. The lifetime of an earlier `Cache-Control` then
-        // stays, and overrides an `Expires`.
-        if headers.contains_key(header::CACHE_CONTROL) {
-            self.lifetime = cache_control::lifetime(headers).into();
-            self.forbids_stale = cache_control::forbids_stale(headers);
-            self.stale_if_error = cache_control::stale_if_error(headers).into();
-            self.has_cache_control = cache_control::names_lifetime(headers);
-        } else if !self.has_cache_control {
-            self.lifetime = cache_control::lifetime(headers).into();
-        }
         self.poll_interval =
             cache_control::poll_interval(headers).map_or(self.poll_interval, Seconds::from);
         let has_new_date = headers
             .get(header::LAST_MODIFIED)
             .is_some_and(|date| self.known.date().as_ref() != Some(date));
         self.record_validators(token, headers);
+        self.read_directives(Arrived { status: self.status, headers, at: now, mode: self.mode });
         // Exactness of another date, or of none, proves nothing about this one. Until it is exact,
         // only owners of an `ETag` revalidate, so the `ETag` has matched.
         self.is_date_exact = self.is_date_exact && !has_new_date
             || is_exact(headers, self.known.date().as_ref(), now);
+    }
+
+    /// A 304 may leave out unchanged headers. What an earlier `Cache-Control` says then stays, and
+    /// overrides an `Expires`.
+    fn read_directives(&mut self, arrived: Arrived<'_>) {
+        let (headers, control) = (arrived.headers, arrived.control());
+        if self.lifetime_source == LifetimeSource::Targeted && !control.is_targeted {
+            return;
+        }
+        let has_directives = control.is_targeted || headers.contains_key(header::CACHE_CONTROL);
+        if has_directives {
+            self.forbids_stale = control.forbids_stale();
+            self.stale_if_error = control.stale_if_error.unwrap_or_default().into();
+            self.stale_while_revalidate = control.stale_while_revalidate.unwrap_or_default().into();
+            self.is_private = control.private;
+            self.no_store = control.no_store;
+            self.is_shareable = control.is_shareable();
+        } else if self.lifetime_source == LifetimeSource::CacheControl {
+            return;
+        }
+        let named = if control.is_targeted {
+            LifetimeSource::Targeted
+        } else if control.names_lifetime() {
+            LifetimeSource::CacheControl
+        } else if headers.contains_key(header::EXPIRES) {
+            LifetimeSource::Expires
+        } else {
+            LifetimeSource::Guess
+        };
+        // No guess replaces a lifetime that was named: it has ended.
+        let was_named = self.lifetime_source != LifetimeSource::Guess;
+        let is_guess = named == LifetimeSource::Guess;
+        self.lifetime_source = if is_guess { self.lifetime_source } else { named };
+        let control = CacheControl { private: self.is_private, ..control };
+        self.lifetime = if is_guess && was_named {
+            Seconds::default()
+        } else {
+            arrived.lifetime(&control, self.known.date().as_ref()).into()
+        };
     }
 
     /// Takes over the `ETag`s of other tokens for the same body.
@@ -138,9 +192,10 @@ impl Stored {
     }
 
     /// Returns true when a second 304 with these headers changes only the time of validation, apart
-    /// from dates and counters.
+    /// from dates and counters. A plain HTTP cache stores the `Date` of each.
     pub fn is_repeated_by(&self, headers: &HeaderMap) -> bool {
         self.is_date_exact
+            && (self.mode == Mode::Revalidate || headers.contains_key(header::DATE))
             && !headers.contains_key(header::AGE)
             && !headers.contains_key(header::EXPIRES)
     }
@@ -217,6 +272,12 @@ impl Stored {
         if self.is_date_exact { self.known.date() } else { None }
     }
 
+    /// Returns true when others than its view may see the answer while it is fresh: the upstream
+    /// says so, although the request carried a credential (RFC 9111 §3.5).
+    pub fn is_shareable(&self, now: Timestamp) -> bool {
+        self.mode == Mode::Rfc9111 && self.is_shareable && self.is_fresh(now, self.mode)
+    }
+
     /// Bytes on the heap.
     pub fn allocation(&self) -> usize {
         self.known.bytes()
@@ -252,65 +313,12 @@ impl Stored {
     }
 }
 
-/// Stored answer with the time of its last validation.
-#[derive(Clone, Copy, Debug)]
-pub struct Validated<'s> {
-    pub(super) stored: &'s Stored,
-    at: Timestamp,
-    pub(super) requested_at: Timestamp,
-}
-
-impl Validated<'_> {
-    /// Returns true when it may be served without a request. In both modes the upstream's poll
-    /// interval counts too (SPECIFICATION, "Conventions").
-    pub fn is_fresh(self, now: Timestamp, mode: Mode) -> bool {
-        self.is_polled_already(now)
-            || match (self.stored.ttl.span(), mode) {
-                (Some(ttl), _) => now.since(self.requested_at) < ttl,
-                (None, Mode::Rfc9111) => self.age(now, mode) < Duration::from(self.stored.lifetime),
-                (None, Mode::Revalidate) => false,
-            }
-    }
-
-    /// Returns true when it may be served although a change left only this `trust`. The change
-    /// itself ends a poll interval; rechecks after it do not. While a webhook covers the route, the
-    /// answer is also fresh for `watched` after its last validation.
-    pub fn is_fresh_after(
-        self,
-        now: Timestamp,
-        mode: Mode,
-        trust: impl FnOnce() -> Trust,
-        watched: Option<Duration>,
-    ) -> bool {
-        // The cheap check comes first: most answers are revalidated each time.
-        if !self.is_fresh(now, mode)
-            && watched.is_none_or(|ttl| now.since(self.requested_at) >= ttl)
-        {
-            return false;
-        }
-        match trust() {
-            Trust::Invalidated => false,
-            trust => trust.holds(now) || self.is_polled_already(now),
-        }
-    }
-
-    /// Age since the request of its last validation; by RFC 9111 §4.2.3 plus its age at that time.
-    /// The delay of the response is unknown, so all lifetimes count from the request.
-    pub fn age(self, now: Timestamp, mode: Mode) -> Duration {
-        let since = now.since(self.requested_at);
-        if mode == Mode::Rfc9111 { since + Duration::from(self.stored.initial_age) } else { since }
-    }
-
-    pub(super) fn is_polled_already(self, now: Timestamp) -> bool {
-        now.since(self.at) < Duration::from(self.stored.poll_interval)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::decision::cache::cache_control::POLL_INTERVAL_MAX;
     use crate::decision::cache::packed_validators::ETAGS_MAX;
+    use crate::decision::cache::settling::Trust;
 
     /// In 2027.
     const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
@@ -326,7 +334,14 @@ mod tests {
     }
 
     fn stored(status: u16, pairs: &[(&'static str, &'static str)]) -> Stored {
-        Stored::new(NOW, StatusCode::from_u16(status).unwrap(), &headers(pairs), MINE, None)
+        Stored::new(
+            Mode::Rfc9111,
+            NOW,
+            StatusCode::from_u16(status).unwrap(),
+            &headers(pairs),
+            MINE,
+            None,
+        )
     }
 
     fn revalidate(
@@ -424,6 +439,7 @@ mod tests {
                 && !aged.is_fresh(NOW + Duration::from_secs(40), Mode::Rfc9111)
         );
         let ruled = Stored::new(
+            Mode::Rfc9111,
             NOW,
             StatusCode::OK,
             &headers(&cache_control),
@@ -465,8 +481,14 @@ mod tests {
 
     #[test]
     fn trust_after_a_change_only_shortens_freshness() {
-        let ruled =
-            Stored::new(NOW, StatusCode::OK, &headers(&[]), MINE, Some(Duration::from_secs(60)));
+        let ruled = Stored::new(
+            Mode::Rfc9111,
+            NOW,
+            StatusCode::OK,
+            &headers(&[]),
+            MINE,
+            Some(Duration::from_secs(60)),
+        );
         let (after, until) =
             (|secs| NOW + Duration::from_secs(secs), Trust::Until(NOW + Duration::from_secs(2)));
         let is_fresh =
@@ -508,6 +530,7 @@ mod tests {
     #[test]
     fn an_invalidation_ends_a_ttl() {
         let mut entry = Stored::new(
+            Mode::Rfc9111,
             NOW,
             StatusCode::OK,
             &headers(&[("cache-control", "max-age=60")]),

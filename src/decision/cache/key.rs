@@ -5,7 +5,6 @@
 //! Other headers that `Vary` names are compared inside an entry, by the store.
 
 use std::fmt;
-use std::sync::Arc;
 
 /// Visibility scope of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,8 +37,8 @@ impl fmt::Debug for CredentialKey {
     }
 }
 
-/// Key of a stored answer. One allocation, which clones share. Maps choose the hash: keys come from
-/// clients, so the hash must be seeded.
+/// Key of a stored answer, in one allocation. Maps choose the hash: keys come from clients, so the
+/// hash must be seeded.
 ///
 /// A store holds a hundred thousand keys, so the scope is in the allocation too, in as few bytes as
 /// its number needs. A separate field would have the size of the rare long scope (a credential) in
@@ -48,7 +47,7 @@ impl fmt::Debug for CredentialKey {
 pub struct CacheKey {
     /// Kind and length of the scope, the scope, path and query, `\n`, the API version, `\n`, the
     /// `Accept`. None of these texts can contain a line feed.
-    packed: Arc<[u8]>,
+    packed: Box<[u8]>,
 }
 
 // First byte of a scope, by its kind; the low bits hold the number of bytes that follow.
@@ -64,12 +63,14 @@ impl CacheKey {
     /// `api_version` is the version that the upstream applies; give the default where a request
     /// names none.
     pub fn new(scope: Scope, path_and_query: &str, accept: &Accept, api_version: &str) -> Self {
+        let following = match scope {
+            Scope::Pool(number) | Scope::Account(number) => significant_bytes(number),
+            Scope::Credential(_) => size_of::<CredentialKey>(),
+            Scope::Public => 0,
+        };
+        // Exact: a shrink in place would keep the larger size class.
         let mut packed = Vec::with_capacity(
-            1 + size_of::<CredentialKey>()
-                + path_and_query.len()
-                + api_version.len()
-                + accept.text().len()
-                + 2,
+            1 + following + path_and_query.len() + api_version.len() + accept.text().len() + 2,
         );
         match scope {
             Scope::Pool(pool) => push_number(&mut packed, POOL, pool),
@@ -100,6 +101,21 @@ impl CacheKey {
         Self { packed: packed.into() }
     }
 
+    /// All but the scope, for a file.
+    pub fn text(&self) -> &[u8] {
+        let (_, _, text) = self.parts();
+        text
+    }
+
+    /// Returns the key with this [`CacheKey::text`]; `None` for a text that no key has.
+    pub fn of_text(scope: Scope, text: &[u8]) -> Option<Self> {
+        let path = text.split(|byte| *byte == b'\n').next()?;
+        let is_path = path.first() == Some(&b'/') && std::str::from_utf8(path).is_ok();
+        let of_scope = Self::new(scope, "", &Accept::Json, "").packed;
+        let (scope, _line_feeds) = of_scope.split_last_chunk::<2>()?;
+        is_path.then(|| Self { packed: [scope, text].concat().into() })
+    }
+
     pub fn scope(&self) -> Scope {
         let (first, own, _) = self.parts();
         let number = || {
@@ -123,9 +139,9 @@ impl CacheKey {
         std::str::from_utf8(path).unwrap_or_default()
     }
 
-    /// Bytes of its allocation, for the store's weigher: the text and the two reference counts.
+    /// Bytes of its allocation, for the store's weigher.
     pub fn allocation(&self) -> usize {
-        self.packed.len() + 2 * size_of::<usize>()
+        self.packed.len()
     }
 
     fn parts(&self) -> (u8, &[u8], &[u8]) {
@@ -146,11 +162,15 @@ impl fmt::Debug for CacheKey {
 }
 
 fn push_number(packed: &mut Vec<u8>, kind: u8, number: u32) {
-    let bytes = number.to_le_bytes();
-    let length = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let length = significant_bytes(number);
     // At most four.
     packed.push(kind | u8::try_from(length).unwrap_or(0));
-    packed.extend(bytes.iter().take(length));
+    packed.extend(number.to_le_bytes().iter().take(length));
+}
+
+/// Bytes of a number without the leading zeros.
+fn significant_bytes(number: u32) -> usize {
+    (u32::BITS - number.leading_zeros()).div_ceil(8) as usize
 }
 
 /// Normalized `Accept`: equal for all spellings of the same representation (SPECIFICATION, "Client
@@ -361,6 +381,7 @@ mod tests {
             scopes.iter().map(|scope| key(*scope, "/a\u{e9}?b", Some("text/html"))).collect();
         for (place, (scope, one)) in scopes.iter().zip(&keys).enumerate() {
             assert_eq!((one.scope(), one.path_and_query()), (*scope, "/a\u{e9}?b"));
+            assert_eq!(CacheKey::of_text(*scope, one.text()).as_ref(), Some(one));
             assert!(keys[..place].iter().all(|other| other != one), "{scope:?}");
         }
     }

@@ -3,6 +3,7 @@
 //!
 //! The bodies and headers of stored answers belong to the store, in `gateway/`.
 
+pub mod arrived;
 pub mod cache_control;
 pub mod conditional;
 mod directives;
@@ -11,8 +12,13 @@ pub mod key;
 pub mod merge;
 mod packed_validators;
 pub mod pagination;
+pub mod part;
 pub mod predicted;
 pub mod request_directives;
-mod seconds;
+pub mod saved;
+pub mod selecting;
 pub mod settling;
 pub mod stale_reason;
+mod targeted;
+pub mod time;
+pub mod validated;

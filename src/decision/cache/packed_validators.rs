@@ -5,11 +5,10 @@
 //! as bytes) and come out unchanged. Other values are stored verbatim. `freshness.rs` decides about
 //! their use.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
 use http::HeaderValue;
 
 use super::conditional::weakly_equal;
+use super::time::http_date::PackedDate;
 use crate::decision::types::TokenKey;
 
 /// `ETag`s kept per answer. Ours: more than the tokens of most pools; the least recently used goes
@@ -44,10 +43,7 @@ impl PackedValidators {
         match *first {
             DATE_SECONDS => {
                 let seconds = u32::from_le_bytes(rest.first_chunk().copied()?);
-                HeaderValue::try_from(httpdate::fmt_http_date(
-                    UNIX_EPOCH + Duration::from_secs(seconds.into()),
-                ))
-                .ok()
+                HeaderValue::from_bytes(&PackedDate::from_seconds(seconds)?.text()).ok()
             }
             0 => None,
             length => HeaderValue::from_bytes(rest.get(..usize::from(length))?).ok(),
@@ -137,23 +133,14 @@ impl PackedValidators {
 }
 
 fn push_date(packed: &mut Vec<u8>, date: &[u8]) {
-    if let Some(seconds) = seconds_of(date) {
+    if let Some(date) = PackedDate::of(date) {
         packed.push(DATE_SECONDS);
-        packed.extend_from_slice(&seconds.to_le_bytes());
+        packed.extend_from_slice(&date.seconds().to_le_bytes());
         return;
     }
     let kept = if date.len() <= VALUE_BYTES_MAX { date } else { &[] };
     packed.push(u8::try_from(kept.len()).unwrap_or(0));
     packed.extend_from_slice(kept);
-}
-
-/// Parses a date of the form that RFC 9110 §5.6.7 prefers.
-fn seconds_of(date: &[u8]) -> Option<u32> {
-    let text = std::str::from_utf8(date).ok()?;
-    let time = httpdate::parse_http_date(text).ok()?;
-    let is_preferred = httpdate::fmt_http_date(time) == text;
-    let since: Duration = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    u32::try_from(since.as_secs()).ok().filter(|_| is_preferred)
 }
 
 fn push_etag(packed: &mut Vec<u8>, token: TokenKey, etag: &[u8]) {

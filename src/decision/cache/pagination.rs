@@ -8,6 +8,7 @@
 
 use http::{HeaderMap, HeaderValue, header};
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 
@@ -17,7 +18,7 @@ use super::settling::Trust;
 const CURSORS: [&str; 2] = ["cursor", "after"];
 
 /// Role of an answer as a page of a list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Page {
     /// No list, or a last page that is not full.
     #[default]
@@ -75,13 +76,25 @@ impl Page {
 
 /// Returns true when this page shows that its list continues behind an earlier page.
 pub fn continues_list(target: &str, body: &[u8]) -> bool {
-    let is_later = parameter(target, "page").is_some_and(|page| page != "1")
-        || CURSORS.iter().any(|name| parameter(target, name).is_some());
-    is_later
+    is_later(target)
         && body
             .trim_ascii_start()
             .strip_prefix(b"[")
             .is_some_and(|rest| rest.trim_ascii_start().first() != Some(&b']'))
+}
+
+/// Returns true for the beginning of a list. A later page has links even if it is empty; `before`,
+/// and `since` with a number, begin it anywhere.
+pub fn begins_list(target: &str) -> bool {
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    !is_later(target)
+        && parameter(target, "before").is_none()
+        && !parameter(target, "since").is_some_and(is_number)
+}
+
+fn is_later(target: &str) -> bool {
+    parameter(target, "page").is_some_and(|page| page != "1")
+        || CURSORS.iter().any(|name| parameter(target, name).is_some())
 }
 
 fn size_of_page(target: &str, sizes: PageSizes) -> usize {
@@ -180,6 +193,16 @@ mod tests {
         assert!(Page::Followed.may_hide_next(AT, Trust::Invalidated, || None));
         for trust in [Trust::Settled, Trust::Until(AT)] {
             assert!(!Page::Followed.may_hide_next(AT, trust, || Some(AT)), "{trust:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_begins_without_a_page_or_a_cursor() {
+        for target in ["/a", "/a?page=1", "/a?since=2026-07-01T00:00:00Z&per_page=5"] {
+            assert!(begins_list(target), "{target}");
+        }
+        for target in ["/a?page=2", "/a?after=x", "/a?before=x", "/a?since=7", "/a?cursor=v1_5"] {
+            assert!(!begins_list(target), "{target}");
         }
     }
 

@@ -17,6 +17,8 @@ use crate::clock::Timestamp;
 
 use super::packed_validators::hexadecimal_etag;
 
+/// Body of a list without items.
+pub const EMPTY_LIST: &[u8] = b"[]";
 /// Largest body that is checked or predicted. Ours: hashing takes half a millisecond on a processor
 /// without special instructions. Lists of the API are smaller, files may not be.
 pub const BODY_BYTES_MAX: usize = 256 * 1024;
@@ -76,6 +78,8 @@ struct Route {
     right_in_a_row: u8,
     /// Answers since the last check.
     unchecked: u8,
+    /// The last right prediction was for a list.
+    is_list: bool,
     closed_until: Timestamp,
     /// Until then, answers with a date are left to the date.
     dates_until: Timestamp,
@@ -88,6 +92,18 @@ impl Predictions {
         self.routes
             .get(&route)
             .is_some_and(|route| route.is_proved() && !(beside_date && now < route.dates_until))
+    }
+
+    /// Returns true when a list that was never fetched may be tried with the `ETag` of
+    /// [`EMPTY_LIST`]. A 304 says that it is empty, and any other answer is the list.
+    pub fn may_try_empty(&self, route: EndpointId, now: Timestamp) -> bool {
+        self.may_be_sent(route, false, now)
+            && self.routes.get(&route).is_some_and(|route| route.is_list)
+    }
+
+    /// Records the kind of an answer whose prediction was right.
+    pub fn note_kind(&mut self, route: EndpointId, is_list: bool) {
+        self.routes.entry(route).or_default().is_list = is_list;
     }
 
     /// Returns true when an answer of this route is to be checked. All answers of an unproved route
@@ -206,6 +222,19 @@ mod tests {
             assert!(predictions.wants_check(widgets(), NOW + CLOSED_FOR));
             assert!(!predictions.may_be_sent(widgets(), false, NOW + CLOSED_FOR));
         }
+    }
+
+    #[test]
+    fn an_empty_list_is_tried_on_a_proved_route_of_lists_alone() {
+        let mut predictions = Predictions::default();
+        predictions.note_kind(widgets(), true);
+        assert!(!predictions.may_try_empty(widgets(), NOW), "it is not proved");
+        let mut predictions = proved();
+        assert!(!predictions.may_try_empty(widgets(), NOW), "it may have objects");
+        predictions.note_kind(widgets(), true);
+        assert!(predictions.may_try_empty(widgets(), NOW));
+        predictions.note(widgets(), Evidence::Wrong, NOW);
+        assert!(!predictions.may_try_empty(widgets(), NOW + CLOSED_FOR));
     }
 
     #[test]

@@ -15,8 +15,9 @@ use crate::clock::Timestamp;
 
 use super::cache_control::{delta_seconds, set, shorten};
 use super::directives::{Directive, Directives};
-use super::freshness::{Mode, Validated};
+use super::freshness::Mode;
 use super::settling::Trust;
+use super::validated::Validated;
 
 /// Directives of a request; mostly none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,9 +106,12 @@ impl RequestDirectives {
                 return set(&mut self.max_stale, value.map_or(Some(Duration::MAX), delta_seconds));
             }
             Directive::MustRevalidate
+            | Directive::MustUnderstand
             | Directive::Private
             | Directive::ProxyRevalidate
-            | Directive::SMaxage => {}
+            | Directive::Public
+            | Directive::SMaxage
+            | Directive::StaleWhileRevalidate => {}
         }
         true
     }
@@ -123,10 +127,10 @@ impl Validated<'_> {
         now: Timestamp,
         mode: Mode,
         trust: impl FnOnce() -> Trust,
-        watched: Option<Duration>,
+        granted: Option<Duration>,
     ) -> bool {
         if *directives == RequestDirectives::default() {
-            return self.is_fresh_after(now, mode, trust, watched);
+            return self.is_fresh_after(now, mode, trust, granted);
         }
         // Ours: otherwise a client could poll at any rate by adding `no-cache` (SPECIFICATION,
         // "Conventions").
@@ -141,7 +145,7 @@ impl Validated<'_> {
         if directives.max_age.is_some_and(|age_max| self.age(now, mode) > age_max) {
             return false;
         }
-        let freshness = self.freshness(now, mode, watched);
+        let freshness = self.freshness(now, mode, granted);
         let left = match trust() {
             Trust::Invalidated => return false,
             Trust::Until(end) if end <= now => return false,
@@ -183,7 +187,7 @@ impl Validated<'_> {
         self.freshness(now, mode, None).over
     }
 
-    fn freshness(self, now: Timestamp, mode: Mode, watched: Option<Duration>) -> Freshness {
+    fn freshness(self, now: Timestamp, mode: Mode, granted: Option<Duration>) -> Freshness {
         let since = now.since(self.requested_at);
         let of = |lifetime: Duration, age: Duration| Freshness {
             left: lifetime.saturating_sub(age),
@@ -194,8 +198,8 @@ impl Validated<'_> {
             (None, Mode::Rfc9111) => of(self.stored.lifetime.into(), self.age(now, mode)),
             (None, Mode::Revalidate) => of(Duration::ZERO, since),
         };
-        let Some(watched) = watched.map(|ttl| of(ttl, since)) else { return own };
-        Freshness { left: own.left.max(watched.left), over: own.over.min(watched.over) }
+        let Some(granted) = granted.map(|ttl| of(ttl, since)) else { return own };
+        Freshness { left: own.left.max(granted.left), over: own.over.min(granted.over) }
     }
 }
 
@@ -235,6 +239,7 @@ mod tests {
 
     fn stored(pairs: &[(&'static str, &'static str)], ttl: Option<u64>) -> Stored {
         Stored::new(
+            Mode::Rfc9111,
             NOW,
             StatusCode::OK,
             &headers(pairs),

@@ -10,8 +10,9 @@ use http::StatusCode;
 
 use crate::clock::Timestamp;
 
-use super::freshness::{Mode, Validated};
+use super::freshness::Mode;
 use super::request_directives::RequestDirectives;
+use super::validated::Validated;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaleReason {
@@ -77,6 +78,23 @@ impl Validated<'_> {
         let by_answer = !over_max.is_zero() && stale_for <= over_max;
         by_operator
             || reason.is_error() && !self.stored.forbids_stale && (by_answer || by_client.is_some())
+    }
+
+    /// Returns true when this answer may be served while it is revalidated, to a client with these
+    /// directives (RFC 5861 §3). Only a plain HTTP cache does so.
+    pub fn may_serve_while_revalidated(
+        self,
+        directives: &RequestDirectives,
+        now: Timestamp,
+        mode: Mode,
+    ) -> bool {
+        let over_max = Duration::from(self.stored.stale_while_revalidate);
+        mode == Mode::Rfc9111
+            && !over_max.is_zero()
+            && !self.stored.forbids_stale
+            && !directives.no_store
+            && self.stale_for(now, mode) <= over_max
+            && self.accepts_stale(directives, now, mode)
     }
 
     /// Staleness by its own lifetime or the operator's. In [`Mode::Revalidate`] too: an answer that

@@ -15,7 +15,10 @@ use super::ranking::{Availability, Sums};
 use super::{FREE, Lease, OVERFLOW};
 use crate::api::{RateHeaders, ResourceName, UpstreamLimit, UpstreamLimitKind};
 use crate::clock::Timestamp;
-use crate::decision::types::{AccountSettings, LeaseId, LimitKind, Priority, WriteSpacing};
+use crate::decision::silence::Silence;
+use crate::decision::types::{
+    AccountSettings, LeaseId, LimitDenied, LimitKind, Priority, WriteSpacing,
+};
 
 /// Primary windows of one account. Ours: four times the known resources; further resources share
 /// the last window.
@@ -45,8 +48,8 @@ pub struct Account {
     pub windows: Vec<(ResourceName, PrimaryWindow)>,
     pub secondary: Secondary,
     pub cooldown: Cooldown,
-    /// Time of the last answer, or of the last piece of an upload that the upstream took.
-    pub answered_at: Timestamp,
+    /// All requests without the head of an answer.
+    pub silence: Silence,
 }
 
 impl Account {
@@ -57,7 +60,7 @@ impl Account {
             windows: Vec::new(),
             secondary,
             cooldown: Cooldown::default(),
-            answered_at: Timestamp::EPOCH,
+            silence: Silence::default(),
         }
     }
 
@@ -113,7 +116,7 @@ impl Account {
     ) -> Result<Headroom, Block> {
         let closed = self.cooldown.until(now).map(|until| Block::at(LimitKind::Cooldown, until));
         let full = self.secondary.slot_block(now);
-        let wanted = WindowDemand { cost: 1, priority: Priority::Normal };
+        let wanted = WindowDemand { cost: 1, unproven: 0, priority: Priority::Normal };
         let primary = primary_headroom(now, wanted, self.terms, budget);
         match both(both(closed, full), primary.err()) {
             None => primary,
@@ -193,31 +196,55 @@ impl Account {
 
     /// Notes an answer to this request, or that the upstream took a piece of its body.
     pub(super) fn answered(&mut self, now: Timestamp, lease: &Lease) {
-        self.answered_at = now;
+        self.silence.answered(now);
         self.secondary.answered(now, lease.weight);
         if let Some(window) = self.window_of(lease) {
-            window.answered_at = now;
+            window.silence.answered(now);
         }
     }
 
-    /// Time of the last answer to the requests that hold others by this limit.
-    pub fn answered_at(
+    /// Notes that this request was given up without an answer.
+    pub(super) fn lost(&mut self, now: Timestamp, lease: &Lease) {
+        let sent_at = lease.admitted_at;
+        self.silence.lost(now, sent_at);
+        self.secondary.lost(now, sent_at, lease.weight);
+        if let Some(window) = self.window_of(lease) {
+            window.silence.lost(now, sent_at);
+        }
+    }
+
+    /// Notes that this request waits no longer for the head of an answer.
+    pub(super) fn heard(&mut self, lease: &Lease) {
+        self.silence.ended();
+        self.secondary.heard(lease.weight);
+        if let Some(window) = self.window_of(lease) {
+            window.silence.ended();
+        }
+    }
+
+    /// Returns true if a request that waited since then, and was denied so, was held by requests
+    /// that got no answer.
+    pub(super) fn is_unanswered(
         &self,
-        limit: LimitKind,
-        resource: &ResourceName,
+        now: Timestamp,
+        since: Timestamp,
+        denied: &LimitDenied,
         write: WriteSpacing,
-    ) -> Timestamp {
-        match limit {
-            LimitKind::Spacing => self.secondary.write_answered_at(write),
+    ) -> bool {
+        match denied.limit {
+            LimitKind::Spacing => self.secondary.writes_are_unanswered(now, since, write),
             LimitKind::Primary | LimitKind::BatchFloor => {
-                self.window(resource).map_or(Timestamp::EPOCH, |window| window.answered_at)
+                let window = self.window(&denied.resource);
+                window.is_some_and(|window| window.silence.is_unanswered(now, since))
             }
-            _ => self.answered_at,
+            LimitKind::Concurrency if self.secondary.slots_are_lost(now) => true,
+            _ => self.silence.is_unanswered(now, since),
         }
     }
 
     /// Ends the lease in its primary window, and settles the answer in the window that it names.
-    /// `is_refused`: nothing was executed.
+    /// `is_refused`: nothing was executed. Returns the units that the request spent, where the
+    /// headers show them.
     pub(super) fn settle_primary(
         &mut self,
         now: Timestamp,
@@ -226,24 +253,29 @@ impl Account {
         status: StatusCode,
         rate: Option<&RateHeaders>,
         is_refused: bool,
-    ) {
+    ) -> Option<u32> {
         let named = rate
             .and_then(|rate| rate.resource.as_ref())
             .map(|resource| self.window_index(resource))
             .or(ended.window);
-        let Some(window) = self.window_of(ended) else { return };
+        let window = self.window_of(ended)?;
         let Some(rate) = rate else {
             if is_refused {
-                return window.refund(lease, ended.cost);
+                window.refund(lease, ended.cost);
+            } else {
+                window.charge(now, lease, ended.cost, charge_without_headers(status));
             }
-            return window.charge(now, lease, ended.cost, charge_without_headers(status));
+            return None;
         };
         let cost = units_spent(status, is_refused, ended.cost);
         let is_own = named == ended.window;
+        let mark = ended.mark.filter(|_| is_own);
+        let measured = mark.and_then(|mark| window.measured(mark, rate));
         window.answered(lease, ended.cost, if is_own { cost } else { 0 });
         if let Some(window) = named.and_then(|place| self.window_at(place)) {
-            window.observe(now, ObservedAnswer { rate, cost, mark: ended.mark.filter(|_| is_own) });
+            window.observe(now, ObservedAnswer { rate, cost, mark });
         }
+        measured
     }
 
     /// Closes the windows or the account for an upstream limit (SPECIFICATION D6).

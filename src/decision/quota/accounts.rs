@@ -8,10 +8,10 @@
 use crate::api::AccountKind;
 use crate::clock::Timestamp;
 
+use super::QuotaLedger;
 use super::account::Account;
 use super::limits::primary::{Terms, in_ten_thousandths};
 use super::limits::secondary::{Secondary, Spacing};
-use super::{QuotaLedger, place};
 use crate::decision::types::{AccountId, AccountSettings, Settings};
 
 impl QuotaLedger {
@@ -76,4 +76,9 @@ impl QuotaLedger {
             also_spends: None,
         })
     }
+}
+
+/// The place of an account in the ledger.
+pub(super) fn place(account: AccountId) -> usize {
+    usize::try_from(account.0).unwrap_or(usize::MAX)
 }

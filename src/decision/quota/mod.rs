@@ -24,6 +24,7 @@ mod candidates;
 mod denial;
 pub(super) mod limits;
 mod ranking;
+mod saved;
 mod slow_readers;
 mod view;
 
@@ -35,7 +36,6 @@ use smallvec::SmallVec;
 use crate::api::{EndpointId, RateHeaders, ResourceName};
 use crate::clock::Timestamp;
 
-use super::silence::is_unanswered;
 use super::types::id_map::IdMap;
 use super::types::invariants::{Broken, Invariant};
 use super::types::{
@@ -43,6 +43,7 @@ use super::types::{
     LimitDenied, LimitKind, Priority, SecondaryLimits, Settings, Settlement, Until, WriteSpacing,
 };
 use account_choice::{is_about_as_good, share_of};
+use accounts::place;
 use limits::elapsed::{ELAPSED_MILLIS_MAX, Elapsed};
 use limits::primary::{Charge, Mark, Terms, WOBBLE, WindowDemand};
 use limits::secondary::{Secondary, Sent, Spacing, Weight};
@@ -55,6 +56,7 @@ use candidates::{Candidates, Closed};
 pub(super) use candidates::{Component, ListId, Union};
 pub(super) use denial::{Blocked, Scope};
 use denial::{Blocks, no_account};
+pub use saved::SavedLedger;
 use slow_readers::SlowReaders;
 pub use view::{AccountSnapshot, BudgetView, SecondarySnapshot, WindowSnapshot};
 
@@ -119,7 +121,8 @@ impl Lease {
     }
 
     fn touched(&self) -> Touched {
-        Touched { accounts: self.accounts(), endpoint: self.weight.endpoint, is_undone: false }
+        let accounts = self.accounts();
+        Touched { accounts, endpoint: self.weight.endpoint, is_undone: false, measured: None }
     }
 }
 
@@ -131,6 +134,8 @@ pub(super) struct Touched {
     pub(super) endpoint: EndpointId,
     /// True when the lease left no trace, so earlier times may no longer hold.
     pub(super) is_undone: bool,
+    /// Units that the request spent, where the rate headers show them (`limits/primary/measure`).
+    pub(super) measured: Option<u32>,
 }
 
 impl QuotaLedger {
@@ -210,23 +215,26 @@ impl QuotaLedger {
         (open.window, open.cost, open.mark, open.also) = (None, 0, None, None);
         open.head_took = Some(millis_since(now, begun.admitted_at));
         let rate = rate.filter(|_| status != StatusCode::UNAUTHORIZED && begun.cost > 0);
+        let mut measured = None;
         if let Some(account) = self.accounts.get_mut(place(begun.account)) {
             account.answered(now, &begun);
-            account.settle_primary(now, lease, &begun, status, rate, false);
+            if begun.head_took.is_none() {
+                account.heard(&begun);
+            }
+            measured = account.settle_primary(now, lease, &begun, status, rate, false);
         }
         let also = if status == StatusCode::NOT_MODIFIED { Charge::Free } else { Charge::Spent };
         self.settle_also(now, lease, &begun, also);
         if let Some(named) = rate.and_then(|rate| rate.resource.as_ref()) {
             self.learn(&begun, named);
         }
-        let windows_are_within = self
-            .accounts
-            .get(place(begun.account))
-            .is_none_or(|account| account.secondary.is_within(begun.weight));
+        let account = self.accounts.get(place(begun.account));
+        let is_within = |account: &Account| account.secondary.is_within(begun.weight);
+        let windows_are_within = account.is_none_or(is_within);
         self.check(&begun, windows_are_within);
         self.want_questions_after(now, &begun);
         self.changed(now, &begun);
-        Some(begun.touched())
+        Some(Touched { measured, ..begun.touched() })
     }
 
     /// Ends a lease. `jitter` is a random number from 0 to 1. A settled lease changes nothing.
@@ -247,7 +255,14 @@ impl QuotaLedger {
             Settlement::Yielded => Sent::Yielded(took),
             Settlement::Unknown | Settlement::Answered { .. } => Sent::For(took),
         };
+        if ended.head_took.is_none() {
+            if matches!(settlement, Settlement::Unknown | Settlement::CutOff) {
+                account.lost(now, &ended);
+            }
+            account.heard(&ended);
+        }
         let windows_are_within = account.secondary.leave(now, ended.weight, sent);
+        let mut measured = None;
         let also = match settlement {
             Settlement::NeverSent => {
                 if let Some(window) = account.window_of(&ended) {
@@ -264,7 +279,8 @@ impl QuotaLedger {
             Settlement::Answered { status, rate, refusal } => {
                 account.answered(now, &ended);
                 let rate = rate.filter(|_| status != StatusCode::UNAUTHORIZED && ended.cost > 0);
-                account.settle_primary(now, lease, &ended, status, rate, refusal.is_some());
+                measured =
+                    account.settle_primary(now, lease, &ended, status, rate, refusal.is_some());
                 account.apply_limit(now, &ended, rate, refusal, jitter);
                 if refusal.is_none() {
                     self.elapsed.took(ended.weight.endpoint, took);
@@ -286,7 +302,8 @@ impl QuotaLedger {
         self.check(&ended, windows_are_within);
         self.want_questions_after(now, &ended);
         self.changed(now, &ended);
-        Some(Touched { is_undone: matches!(settlement, Settlement::NeverSent), ..ended.touched() })
+        let is_undone = matches!(settlement, Settlement::NeverSent);
+        Some(Touched { is_undone, measured, ..ended.touched() })
     }
 
     /// Notes that the answer of a lease waits for a slow reader. Returns its limits, account and
@@ -329,7 +346,10 @@ impl QuotaLedger {
     /// a part of a body. An answer that waits for its reader is one.
     pub fn is_silent_since(&self, account: AccountId, time: Timestamp) -> bool {
         !self.slow_readers.contains_key(&account)
-            && self.accounts.get(place(account)).is_none_or(|account| account.answered_at < time)
+            && self
+                .accounts
+                .get(place(account))
+                .is_none_or(|account| account.silence.answered_at() < time)
     }
 
     /// Returns true if a request for these accounts that waited since then, and was denied so, was
@@ -350,12 +370,12 @@ impl QuotaLedger {
             _ => denied.until == Until::Event,
         };
         let is_silent = |id: &AccountId| {
-            let account = self.accounts.get(place(*id));
-            let answered_at = account
-                .map(|account| account.answered_at(denied.limit, &denied.resource, write))
-                .unwrap_or_default();
             // An answer that waits for its reader is one.
-            !self.slow_readers.contains_key(id) && is_unanswered(now, since, answered_at)
+            !self.slow_readers.contains_key(id)
+                && self
+                    .accounts
+                    .get(place(*id))
+                    .is_some_and(|account| account.is_unanswered(now, since, denied, write))
         };
         is_held_by_requests && candidates.iter().take(CHECKED_EACH_MAX).all(is_silent)
     }
@@ -406,6 +426,7 @@ impl QuotaLedger {
         let resource = learned.get(&demand.endpoint).unwrap_or(&demand.resource);
         let wanted = WindowDemand {
             cost: demand.cost,
+            unproven: demand.unproven,
             priority: client_of(clients, demand.client).priority,
         };
         let is_listed = |id: &AccountId| candidates.lists_of(*id).any(|other| other == list);
@@ -485,14 +506,16 @@ impl QuotaLedger {
         let resource = self.learned.get(&demand.endpoint).unwrap_or(&demand.resource);
         self.broken.check(Invariant::OneWriteAtATime, !account.secondary.would_overlap(weight));
         let windows_are_within = account.secondary.enter(now, weight);
+        account.silence.sent(now);
         let terms = account.terms;
         let window = (demand.cost > 0).then(|| account.window_index(resource));
         let mut mark = None;
         if let Some(window) = window.and_then(|place| account.window_at(place)) {
             self.broken.check(
                 Invariant::AdmittedWithinBudget,
-                window.covers(now, demand.cost, terms.reserve),
+                window.covers(now, [demand.cost, demand.unproven], terms.reserve),
             );
+            window.silence.sent(now);
             mark = Some(window.lease(now, lease, demand.cost, terms));
         }
         let payer = account.settings.also_spends.filter(|payer| demand.cost > 0 && *payer != id);
@@ -521,9 +544,8 @@ impl QuotaLedger {
 
     fn settle_also(&mut self, now: Timestamp, lease: LeaseId, ended: &Lease, charge: Charge) {
         let Some((payer, at)) = ended.also else { return };
-        if let Some(window) =
-            self.accounts.get_mut(place(payer)).and_then(|account| account.window_at(at))
-        {
+        let account = self.accounts.get_mut(place(payer));
+        if let Some(window) = account.and_then(|account| account.window_at(at)) {
             window.charge(now, lease, ended.cost, charge);
         }
     }
@@ -547,9 +569,8 @@ impl QuotaLedger {
     /// Remembers the resource that an answer named, for the whole route template and until another
     /// answer (SPECIFICATION D4).
     fn learn(&mut self, ended: &Lease, named: &ResourceName) {
-        let reserved = ended
-            .window
-            .and_then(|window| self.accounts.get(place(ended.account))?.resource_at(window));
+        let account = self.accounts.get(place(ended.account));
+        let reserved = ended.window.and_then(|window| account?.resource_at(window));
         if reserved != Some(named) {
             self.learned.insert(ended.weight.endpoint, named.clone());
         }
@@ -566,10 +587,6 @@ fn client_of(clients: &[ClientSettings], client: ClientId) -> ClientSettings {
     let priority =
         if client == ClientId::BACKGROUND { Priority::Batch } else { Priority::default() };
     known.unwrap_or(ClientSettings { priority, ..ClientSettings::default() })
-}
-
-fn place(account: AccountId) -> usize {
-    usize::try_from(account.0).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! Slots that slow readers hold, and the turns of writes, as the requests that wait see them.
 
 use super::tests::{NOW, SECOND, SOON};
-use super::tests::{answer, decided, demand, granted, one_at_a_time, queue, waiting, write};
+use super::tests::{
+    answer, decided, demand, granted, one_at_a_time, queue, refused, waiting, write,
+};
 use super::*;
 use crate::decision::quota::limits::secondary::YIELD_GRACE;
 use crate::decision::types::{ClientId, SecondaryLimits, WriteSpacing};
@@ -128,8 +130,9 @@ const ANSWERED: Settlement<'static> =
 
 #[test]
 fn a_write_behind_writes_without_answers_is_unanswered() {
-    let cases: [(&[(u64, Settlement<'static>)], u64); 5] = [
+    let cases: [(&[(u64, Settlement<'static>)], u64); 6] = [
         (&[], 10),
+        (&[(5, Settlement::CutOff), (6, ANSWERED), (7, ANSWERED)], 9),
         (&[(6, Settlement::CutOff)], 10),
         (&[(4, Settlement::CutOff), (8, Settlement::Unknown)], 10),
         (&[(2, ANSWERED)], 10),
@@ -147,13 +150,39 @@ fn a_write_behind_answered_writes_is_held_by_the_distance() {
     let cases: [&[(u64, Settlement<'static>)]; 3] = [
         &[(1, ANSWERED), (3, ANSWERED), (5, ANSWERED), (7, ANSWERED), (9, ANSWERED)],
         &[(3, ANSWERED), (6, ANSWERED), (9, ANSWERED)],
-        &[(4, Settlement::CutOff), (8, ANSWERED)],
+        &[(3, Settlement::CutOff), (5, ANSWERED), (7, ANSWERED), (9, ANSWERED)],
     ];
     for writes in cases {
         let denied = denial_behind(writes, 10);
         assert_eq!(denied.limit, LimitKind::Spacing);
         assert!(!denied.is_unanswered, "{writes:?}: {denied:?}");
     }
+}
+
+#[test]
+fn a_write_that_cannot_wait_behind_silence_is_unanswered() {
+    for (age, is_unanswered) in [(500, false), (1_500, true)] {
+        let mut queue = queue(1, SecondaryLimits::default());
+        let probe = granted(queue.request(NOW, demand(1), SOON));
+        answer(&mut queue, NOW, probe.lease, 500);
+        granted(queue.request(NOW, write(), SOON));
+        let now = NOW + Duration::from_millis(age);
+        let denied = refused(queue.request(now, write(), now));
+        assert_eq!(denied.limit, LimitKind::Spacing);
+        assert_eq!(denied.is_unanswered, is_unanswered, "{age}");
+    }
+}
+
+#[test]
+fn a_long_answer_that_is_read_is_no_silence() {
+    let mut queue = queue(1, one_at_a_time());
+    let long = long_answers(&mut queue, &[0]);
+    let now = NOW + SECOND * 20;
+    let denied = refused(queue.request(now, demand(1), now));
+    assert_eq!((denied.limit, denied.is_unanswered), (LimitKind::Concurrency, false));
+    queue.settle(now, long[0], Settlement::Yielded, 0.0);
+    let denied = refused(queue.request(now, demand(1), now));
+    assert_eq!((denied.limit, denied.is_unanswered), (LimitKind::Concurrency, false));
 }
 
 #[test]
@@ -173,7 +202,7 @@ fn an_upload_that_the_upstream_takes_is_no_silence() {
 fn slots_held_without_answers_are_no_limit() {
     let limits = SecondaryLimits { concurrency: 2, ..SecondaryLimits::default() };
     // The second slot changes hands, or both hang; the first hangs and is given up in the end.
-    for (is_answered, is_given_up) in [(false, false), (true, false), (false, true)] {
+    for (is_answered, is_given_up) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut queue = queue(1, limits);
         let probe = granted(queue.request(NOW, demand(1), SOON));
         answer(&mut queue, NOW, probe.lease, 500);
@@ -193,7 +222,9 @@ fn slots_held_without_answers_are_no_limit() {
         let denied: Vec<_> = queue.take_decided().collect();
         let (_, denial) = denied.into_iter().find(|(ticket, _)| *ticket == last).expect("denied");
         let denial = denial.unwrap_err();
-        assert_eq!((denial.limit, denial.is_unanswered), (LimitKind::Concurrency, !is_answered));
+        // A slot of one that was given up is held for its grace.
+        let is_unanswered = !is_answered || is_given_up;
+        assert_eq!((denial.limit, denial.is_unanswered), (LimitKind::Concurrency, is_unanswered));
     }
 }
 

@@ -22,14 +22,16 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use crate::api::{RateHeaders, ResourceName};
+use crate::api::{EndpointId, RateHeaders, ResourceName};
 use crate::clock::Timestamp;
 
-use super::quota::{Blocked, BudgetView, Question, QuotaLedger, Scope, Stated, Touched};
+use super::quota::{
+    Blocked, BudgetView, Question, QuotaLedger, SavedLedger, Scope, Stated, Touched,
+};
 use super::types::invariants::Invariant;
 use super::types::{
-    AccountId, Demand, Grant, LeaseId, LimitDenied, LimitKind, Settings, Settlement, Ticket, Until,
-    WriteSpacing,
+    AccountId, Demand, Grant, LeaseId, LimitDenied, LimitKind, Recovered, Settings, Settlement,
+    Ticket, Until, WriteSpacing,
 };
 
 use wait_queue::shares::Shares;
@@ -119,7 +121,9 @@ impl Admission {
             },
         };
         if deadline <= now || ends_after_deadline(&blocked.refusal, deadline) {
-            return Decision::Refused(blocked.refusal);
+            let mut refusal = blocked.refusal;
+            self.tell_cause(now, now, &mut refusal, &demand);
+            return Decision::Refused(refusal);
         }
         if !self.make_room(&demand, &blocked) {
             return Decision::Refused(queue_full(&blocked.refusal));
@@ -141,9 +145,10 @@ impl Admission {
         lease: LeaseId,
         settlement: Settlement<'_>,
         jitter: f64,
-    ) {
+    ) -> Option<u32> {
         let ended = self.ledger.settle(now, lease, settlement, jitter);
         self.reconsider(now, ended);
+        ended?.measured
     }
 
     /// Settles a lease whose answer waits for a slow reader, if requests of other clients wait for
@@ -174,9 +179,10 @@ impl Admission {
         lease: LeaseId,
         status: StatusCode,
         rate: Option<&RateHeaders>,
-    ) {
+    ) -> Option<u32> {
         let begun = self.ledger.answer_begun(now, lease, status, rate);
         self.reconsider(now, begun);
+        begun?.measured
     }
 
     /// Decides after a change of the lease's accounts.
@@ -186,7 +192,7 @@ impl Admission {
         }
         let mut queues = std::mem::take(&mut self.touched);
         self.queue.take_due(now, &mut queues);
-        if let Some(Touched { accounts, endpoint, is_undone }) = changed {
+        if let Some(Touched { accounts, endpoint, is_undone, .. }) = changed {
             let candidates = &self.ledger.candidates;
             for list in accounts.into_iter().flatten().flat_map(|id| candidates.lists_of(id)) {
                 self.queue.release_of(list, endpoint, RELEASED_BESIDE);
@@ -257,6 +263,24 @@ impl Admission {
         if self.ledger.stated(now, question, stated) {
             self.queue.retry_all();
         }
+        self.reconsider(now, None);
+    }
+
+    /// Returns the state of the ledger for a file.
+    pub(crate) fn saved(&self, now: Timestamp, name: &dyn Fn(EndpointId) -> String) -> SavedLedger {
+        self.ledger.saved(now, name)
+    }
+
+    /// Takes over the state of an earlier process, and decides again.
+    pub(crate) fn restore(
+        &mut self,
+        now: Timestamp,
+        saved: &SavedLedger,
+        recovered: Recovered,
+        endpoint: &dyn Fn(&str) -> Option<EndpointId>,
+    ) {
+        self.ledger.restore(now, saved, recovered, endpoint);
+        self.queue.retry_all();
         self.reconsider(now, None);
     }
 
@@ -403,11 +427,21 @@ impl Admission {
     /// Denies a request that has waited, with the cause of its wait.
     fn deny(&mut self, now: Timestamp, ticket: Ticket, mut denial: LimitDenied) {
         if let Some(Waiter { demand, since, .. }) = self.queue.waiter(ticket) {
-            let (candidates, write) = (&demand.candidates, demand.write);
-            denial.is_unanswered |=
-                self.ledger.is_unanswered(now, *since, &denial, candidates, write);
+            self.tell_cause(now, *since, &mut denial, demand);
         }
         self.decide(ticket, Err(denial));
+    }
+
+    /// Completes the denial of a request that has waited since then.
+    fn tell_cause(
+        &self,
+        now: Timestamp,
+        since: Timestamp,
+        denial: &mut LimitDenied,
+        demand: &Demand,
+    ) {
+        let Demand { candidates, write, .. } = demand;
+        denial.is_unanswered |= self.ledger.is_unanswered(now, since, denial, candidates, *write);
     }
 
     /// Returns true when a new request may wait; another request may have to make room.

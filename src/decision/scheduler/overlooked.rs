@@ -110,6 +110,8 @@ impl Scene {
             [ResourceName::core(), ResourceName::search()][chance.index(2)].clone()
         };
         let candidates = Arc::clone(&self.pools[chance.index(self.pools.len())]);
+        let cost =
+            if graphql { [1, 4, 25][chance.index(3)] } else { [1, 1, 1, 0][chance.index(4)] };
         Demand {
             client: ClientId(u32::try_from(chance.below(7)).unwrap()),
             held_bytes: chance.below(200),
@@ -120,7 +122,8 @@ impl Scene {
                 .classify(&Method::GET, PATHS[chance.index(8)])
                 .endpoint
                 .id,
-            cost: if graphql { [1, 4, 25][chance.index(3)] } else { [1, 1, 1, 0][chance.index(4)] },
+            cost,
+            unproven: if chance.percent(30) { cost.saturating_sub(1) } else { 0 },
             points: if write == WriteSpacing::None { 1 } else { 5 },
             graphql,
             content: write == WriteSpacing::Notifies,

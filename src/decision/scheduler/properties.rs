@@ -118,6 +118,7 @@ fn any_demand(chance: &mut Chance) -> Demand {
         resource: ResourceName::core(),
         endpoint: Table::embedded(Dialect::Service).classify(&Method::GET, path).endpoint.id,
         cost: 1,
+        unproven: 0,
         points: if write == WriteSpacing::None { 1 } else { 5 },
         graphql: chance.percent(10),
         content: write == WriteSpacing::Notifies,
@@ -324,7 +325,9 @@ proptest! {
                 }
             } else if !open.is_empty() {
                 let grant = open.swap_remove(chance.index(open.len()));
-                settle_at_random(&mut chance, now, |settlement| queue.settle(now, grant.lease, settlement, 0.5));
+                settle_at_random(&mut chance, now, |settlement| {
+                    queue.settle(now, grant.lease, settlement, 0.5);
+                });
             }
             if chance.percent(5) && let Some(ticket) = deadlines.keys().copied().next() {
                 // Either it leaves the queue now, or it was decided in this very step and is

@@ -67,7 +67,7 @@ pub fn waiting(decision: Decision) -> Ticket {
     }
 }
 
-fn refused(decision: Decision) -> LimitDenied {
+pub fn refused(decision: Decision) -> LimitDenied {
     match decision {
         Decision::Refused(refusal) => refusal,
         other => panic!("not refused: {other:?}"),

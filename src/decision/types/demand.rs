@@ -57,6 +57,9 @@ pub struct Demand {
     pub endpoint: EndpointId,
     /// Units of the primary budget: 1 for REST, 0 for uncounted requests (`GET /rate_limit`).
     pub cost: u32,
+    /// Part of the cost that a single measurement shows, which may be wrong. A request that goes
+    /// alone does without it.
+    pub unproven: u32,
     /// Points of the secondary limit.
     pub points: u32,
     /// True for GraphQL requests, which have their own points window.
@@ -86,6 +89,7 @@ impl Demand {
                 .endpoint
                 .id,
             cost: 1,
+            unproven: 0,
             points: 1,
             graphql: false,
             content: false,

@@ -12,7 +12,8 @@ pub use demand::{
     TokenKey, Until, WriteSpacing,
 };
 pub use settings::{
-    AccountLayout, AccountSettings, ClientSettings, Pace, Priority, SecondaryLimits, Settings,
+    AccountLayout, AccountSettings, ClientSettings, Pace, Priority, Recovered, SecondaryLimits,
+    Settings,
 };
 
 /// Map with keys that no client chooses: a fast hash without a seed, so that a simulation repeats

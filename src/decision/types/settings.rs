@@ -50,6 +50,15 @@ pub enum Priority {
     Interactive,
 }
 
+/// The events between the file and the end of the process that wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovered {
+    /// Nothing: the process stopped in order, and the file holds its last state.
+    Last,
+    /// Perhaps requests. What denies is taken over, and no budget.
+    Earlier,
+}
+
 /// Distribution of a budget over its window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {

@@ -8,9 +8,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::clock::Timestamp;
 use crate::decision::scheduler::fair_share::may_take;
-use crate::decision::silence::is_unanswered;
+use crate::decision::silence::Silence;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LaneKey {
@@ -38,8 +37,8 @@ pub struct LanesFull;
 #[derive(Debug, Default)]
 struct Lane {
     tickets: BTreeSet<LaneTicket>,
-    /// Time of the last answer to one of its writes, or of the last piece of a body that was taken.
-    answered_at: Timestamp,
+    /// Its writes that are performed.
+    silence: Silence,
 }
 
 /// All lanes. A lane exists while it has a write.
@@ -108,16 +107,14 @@ impl Lanes {
         head.filter(|_| was_head)
     }
 
-    /// Notes an answer to a write of this lane.
-    pub fn answered(&mut self, key: &LaneKey, now: Timestamp) {
-        if let Some(lane) = self.by_key.get_mut(key) {
-            lane.answered_at = now;
-        }
+    /// The answers to the writes of this lane.
+    pub fn silence(&self, key: &LaneKey) -> Option<&Silence> {
+        Some(&self.by_key.get(key)?.silence)
     }
 
-    /// Returns true if most of a wait in this lane since then passed without an answer.
-    pub fn is_unanswered(&self, key: &LaneKey, now: Timestamp, since: Timestamp) -> bool {
-        self.by_key.get(key).is_some_and(|lane| is_unanswered(now, since, lane.answered_at))
+    /// The same, to note what is performed.
+    pub fn silence_mut(&mut self, key: &LaneKey) -> Option<&mut Silence> {
+        Some(&mut self.by_key.get_mut(key)?.silence)
     }
 
     /// Number of writes before this one in its lane.

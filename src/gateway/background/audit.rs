@@ -158,12 +158,7 @@ url = \"http://127.0.0.1:9\"
 ",
         ));
         let clock = Clock::manual(Timestamp::from_secs(1_800_000_000));
-        let env = Environment::new(
-            Arc::new(config),
-            clock.clone(),
-            Arc::new(Metrics::new()),
-            Arc::default(),
-        );
+        let env = Environment::new(Arc::new(config), clock.clone(), Arc::new(Metrics::new()), None);
         let dispatcher = Dispatcher::new(&env, None);
         let audit = Audit::new(&env, dispatcher.admissions());
         tokio::spawn(Audit::run(Arc::downgrade(&audit)));

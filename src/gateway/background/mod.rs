@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod mint;
 pub mod questions;
+pub mod snapshots;
 pub mod token_check;
 pub mod upstream_probe;
 pub mod webhook_monitor;

@@ -42,7 +42,7 @@ pub enum CheckedState {
 /// Asks the upstream about every token of a config, in the order of the accounts.
 pub async fn check_tokens(config: Config) -> Vec<TokenCheck> {
     let (config, metrics) = (Arc::new(config), Arc::new(Metrics::new()));
-    let env = Environment::new(config, Clock::system(), metrics, Arc::default());
+    let env = Environment::new(config, Clock::system(), metrics, None);
     let dispatcher = Dispatcher::new(&env, None);
     let admissions = tokio::spawn(Arc::clone(dispatcher.admissions()).run());
     loop {

@@ -1,6 +1,6 @@
-//! The probes of the circuit breakers: a free request of the gateway itself, without a credential.
+//! The probes of the circuit breakers: requests of the gateway itself, without a credential.
 //!
-//! Any answer proves that the upstream lives, a refusal included. `decision/breaker.rs` decides
+//! Any answer proves that the upstream lives, a refusal included. `decision/breaker` decides
 //! when a probe is due and what follows from it.
 
 use std::sync::Arc;
@@ -9,18 +9,24 @@ use std::time::Duration;
 use http::{HeaderMap, Method};
 use tokio::task::JoinHandle;
 
-use crate::decision::breaker::{Heard, Next, Outage};
+use crate::decision::breaker::{Heard, Next, Outage, Target};
 use crate::gateway::dispatch::breaker::CircuitBreaker;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::http::headers;
 use crate::gateway::upstream::fetch::{FetchError, Reuse, UpstreamRequest};
 use crate::gateway::upstream::outgoing::{OutgoingBody, OutgoingRequest};
 
-/// The request that costs no budget (SPECIFICATION, "Budget headers"). Other services than REST
-/// answer it too, if only with an error.
-const TARGET: &str = "/rate_limit";
 /// The bytes of an answer that are read. Ours: several times the answer of the service.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// The path of a probe. Other services than REST answer it too, if only with an error. The state of
+/// the budgets costs none of them (SPECIFICATION, "Budget headers").
+const fn path_of(target: Target) -> &'static str {
+    match target {
+        Target::Free => "/rate_limit",
+        Target::Root => "/",
+    }
+}
 
 /// Probes for one breaker, under the current config, while the gateway lives.
 pub async fn keep_probing(
@@ -43,21 +49,22 @@ pub async fn keep_probing(
                     () = breaker.stirred() => {}
                 }
             }
-            Next::Probe(patience) => {
+            Next::Probe(patience, target) => {
                 let clock = dispatcher.env().timeouts.clone();
                 // A later answer would be none for a request either.
                 let timeout = dispatcher.env().config.upstream.response_timeout;
                 let began = clock.now();
-                let mut probing = tokio::spawn(probe(dispatcher, Arc::clone(&breaker), timeout));
+                let mut probing =
+                    tokio::spawn(probe(dispatcher, Arc::clone(&breaker), target, timeout));
                 tokio::select! {
                     heard = &mut probing => {
                         let heard = heard.unwrap_or(Heard::Neutral);
-                        breaker.probed(heard, clock.now().since(began));
+                        breaker.probed(target, heard, clock.now().since(began));
                         continue;
                     }
                     () = clock.reach(began + patience) => {}
                 }
-                breaker.probed(Heard::Nothing(Outage::Silent), patience);
+                breaker.probed(target, Heard::Nothing(Outage::Silent), patience);
                 // One at a time waits on: an upstream that has become slow is not down.
                 if patient.as_ref().is_some_and(|patient| !patient.is_finished()) {
                     probing.abort();
@@ -66,7 +73,7 @@ pub async fn keep_probing(
                 let breaker = Arc::clone(&breaker);
                 patient = Some(tokio::spawn(async move {
                     if let Ok(Heard::Answer) = probing.await {
-                        breaker.probed(Heard::Answer, clock.now().since(began));
+                        breaker.probed(target, Heard::Answer, clock.now().since(began));
                     }
                 }));
             }
@@ -78,6 +85,7 @@ pub async fn keep_probing(
 async fn probe(
     dispatcher: Arc<Dispatcher>,
     breaker: Arc<CircuitBreaker>,
+    target: Target,
     timeout: Duration,
 ) -> Heard {
     let env = dispatcher.env();
@@ -86,7 +94,7 @@ async fn probe(
     let request = OutgoingRequest {
         service: breaker.service,
         method: Method::GET,
-        target: TARGET.into(),
+        target: path_of(target).into(),
         headers: Arc::new(headers),
         body: OutgoingBody::Absent,
     };

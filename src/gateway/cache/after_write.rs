@@ -7,7 +7,7 @@ use http::{Method, header};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::api::{Invalidation, stale_after_write, stale_by_milestone};
+use crate::api::{Invalidation, any_node, node_path, stale_after_write, stale_by_milestone};
 use crate::clock::Timestamp;
 
 use crate::gateway::address::path_of;
@@ -20,23 +20,37 @@ use crate::gateway::http::media_type::is_json;
 struct WrittenResource {
     /// Its URL, with names in place of numbers, and the new name after a rename.
     url: Option<String>,
+    /// Its id in answers to GraphQL queries.
+    node_id: Option<String>,
     milestone: Option<IgnoredAny>,
 }
 
+/// The names of changed things in the answer to a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// Paths, by which alone GraphQL answers cannot be found.
+    Paths,
+    /// The node id of each changed thing.
+    Nodes,
+}
+
 impl ReadCache {
-    /// Invalidates after a write that was, or may have been, executed.
-    pub fn invalidate(&self, job: &Job) {
-        self.invalidate_paths(
-            &stale_after_write(&job.request.method, path_of(&job.request.target)),
-            self.env.clock.now(),
-        );
+    /// Invalidates after a write that was, or may have been, executed. Unless `names` are those of
+    /// all changed things, any node id may be that of one.
+    pub fn invalidate(&self, job: &Job, names: Names) {
+        let now = self.env.clock.now();
+        let mut stale = stale_after_write(&job.request.method, path_of(&job.request.target));
+        if names == Names::Paths && !stale.is_empty() {
+            stale.push(any_node());
+        }
+        self.invalidate_paths(&stale, now);
     }
 
     /// Invalidates upstream resources named in a write's answer (RFC 9111 §4.4).
-    pub fn invalidate_named(&self, job: &Job, answer: &UpstreamAnswer) {
+    pub fn invalidate_named(&self, job: &Job, answer: &UpstreamAnswer) -> Names {
         let (is_done, now) = (answer.status.is_success(), self.env.clock.now());
         if !is_done && !answer.status.is_redirection() {
-            return;
+            return Names::Paths;
         }
         for name in [header::LOCATION, header::CONTENT_LOCATION] {
             let reference = answer.headers.get(name).and_then(|value| value.to_str().ok());
@@ -49,18 +63,23 @@ impl ReadCache {
                 None => {}
             }
         }
-        if is_done {
-            self.invalidate_written(&job.request.target, answer, now);
-        }
+        if is_done { self.invalidate_written(job, answer, now) } else { Names::Paths }
     }
 
-    /// Invalidates the written resource under its other address.
-    fn invalidate_written(&self, target: &str, answer: &UpstreamAnswer, now: Timestamp) {
-        let AnswerBody::Whole(bytes) = &answer.body else { return };
+    /// Invalidates the written resource under its other address and its node id.
+    fn invalidate_written(&self, job: &Job, answer: &UpstreamAnswer, now: Timestamp) -> Names {
+        let target = &*job.request.target;
+        let AnswerBody::Whole(bytes) = &answer.body else { return Names::Paths };
         if !is_json(&answer.headers) {
-            return;
+            return Names::Paths;
         }
-        let Ok(written) = serde_json::from_slice::<WrittenResource>(bytes) else { return };
+        let Ok(written) = serde_json::from_slice::<WrittenResource>(bytes) else {
+            return Names::Paths;
+        };
+        let node = written.node_id.as_deref().and_then(node_path);
+        if let Some(path) = &node {
+            self.store.log.changed(path, now);
+        }
         let target_path = path_of(target);
         let other = written.url.as_ref().and_then(|url| self.env.urls.named_path(target, url));
         let other = other.filter(|path| is_deep(path) && !path.eq_ignore_ascii_case(target_path));
@@ -72,16 +91,13 @@ impl ReadCache {
                 self.invalidate_paths(&stale_by_milestone(path), now);
             }
         }
+        // The answer to a POST shows the new thing, not those that it was added to.
+        let is_of_target = job.request.method == Method::PATCH && written.milestone.is_none();
+        if node.is_some() && is_of_target { Names::Nodes } else { Names::Paths }
     }
 
     pub fn invalidate_paths(&self, stale: &[Invalidation], now: Timestamp) {
-        for stale in stale {
-            match stale {
-                Invalidation::Exactly(path) => self.store.log.changed(path, now),
-                Invalidation::Below(path) => self.store.log.changed_below(path, now),
-                Invalidation::Everything => self.store.log.changed_below("/", now),
-            }
-        }
+        self.store.log.note(stale, now);
     }
 }
 

@@ -3,14 +3,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use parking_lot::Mutex;
 
 use crate::decision::TokenKey;
 use crate::decision::cache::key::CacheKey;
 use crate::tokens::{Credential, TokenId};
 
-use crate::gateway::cache::predicted_etags::Sent;
+use crate::gateway::cache::predicted_etags::{Basis, Sent};
 use crate::gateway::cache::read_cache::ReadCache;
 use crate::gateway::cache::store::Entry;
 use crate::gateway::dispatch::job::{Conditions, Job};
@@ -25,9 +25,23 @@ pub struct EntryConditions<'e> {
     pub(super) key: &'e CacheKey,
     pub(super) job: &'e Job,
     pub(super) entry: Option<&'e Entry>,
+    /// Asked for if nothing is stored.
+    pub(super) range: Option<&'e HeaderValue>,
     pub(super) is_conditional: AtomicBool,
     /// The conditions of the last request; set if `predicted_etags` is on.
     pub(super) sent: Mutex<Option<Sent>>,
+}
+
+impl<'e> EntryConditions<'e> {
+    /// The body whose `ETag` may be predicted. `entry` is `None` too where a 304 would prove
+    /// nothing.
+    fn basis(&self, entry: Option<&'e Entry>) -> Basis<'e> {
+        match entry {
+            Some(entry) => Basis::Entry(entry),
+            None if self.entry.is_none() && self.range.is_none() => Basis::Unknown,
+            None => Basis::Unpredictable,
+        }
+    }
 }
 
 impl Conditions for EntryConditions<'_> {
@@ -50,15 +64,20 @@ impl Conditions for EntryConditions<'_> {
         }
         if let Some(predictor) = &self.cache.predictor {
             let now = self.cache.env.clock.now();
+            let basis = self.basis(entry);
             *self.sent.lock() =
-                Some(predictor.add_prediction(&mut conditions, self.job, credential, entry, now));
+                Some(predictor.add_prediction(&mut conditions, self.job, credential, basis, now));
         }
         self.is_conditional.store(!conditions.is_empty(), Ordering::Relaxed);
+        if conditions.is_empty() {
+            conditions.extend(self.range.map(|range| (header::RANGE, range.clone())));
+        }
         conditions
     }
 
     fn stored(&self) -> Option<StatusCode> {
-        self.entry.map(Entry::status)
+        let tries_empty = || self.sent.lock().as_ref().is_some_and(Sent::tries_empty);
+        self.entry.map(Entry::status).or_else(|| tries_empty().then_some(StatusCode::OK))
     }
 
     fn seen_by(&self) -> Option<Vec<TokenId>> {

@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use parking_lot::Mutex;
 
@@ -18,13 +19,19 @@ use crate::api::Dialect;
 use crate::clock::Timestamp;
 use crate::config::Config;
 use crate::decision::cache::conditional::weakly_equal;
-use crate::decision::cache::predicted::{BODY_BYTES_MAX, Evidence, Predictions, Turn, predict};
+use crate::decision::cache::key::Accept;
+use crate::decision::cache::pagination::begins_list;
+use crate::decision::cache::predicted::{
+    BODY_BYTES_MAX, EMPTY_LIST, Evidence, Predictions, Turn, predict,
+};
 use crate::tokens::{Credential, TokenId};
 
 use crate::gateway::cache::store::Entry;
 use crate::gateway::dispatch::answer::{AnswerBody, UpstreamAnswer};
 use crate::gateway::dispatch::job::Job;
 use crate::gateway::environment::Environment;
+use crate::gateway::http::headers;
+use crate::gateway::http::media_type::is_json;
 use crate::gateway::url_rewrite::map::may_hold_secrets;
 
 pub struct Predictor(Mutex<Predictions>);
@@ -39,6 +46,25 @@ pub struct Sent {
 struct Predicted {
     etag: HeaderValue,
     has_date: bool,
+    of_empty_list: bool,
+}
+
+/// The body that a prediction is made for.
+#[derive(Clone, Copy)]
+pub enum Basis<'e> {
+    /// That of the stored answer to revalidate.
+    Entry(&'e Entry),
+    /// Nothing is stored: an empty list, where lists are answered.
+    Unknown,
+    /// The upstream is to send the answer in any case.
+    Unpredictable,
+}
+
+impl Sent {
+    /// True if a 304 says that the list is empty.
+    pub fn tries_empty(&self) -> bool {
+        self.predicted.as_ref().is_some_and(|predicted| predicted.of_empty_list)
+    }
 }
 
 impl Predictor {
@@ -48,24 +74,32 @@ impl Predictor {
             .then(|| Arc::new(Self(Mutex::default())))
     }
 
-    /// Adds a predicted `ETag` to `conditions` without one. `entry` is the one to revalidate.
+    /// Adds a predicted `ETag` to `conditions` without one.
     pub fn add_prediction(
         &self,
         conditions: &mut HeaderMap,
         job: &Job,
         credential: &Credential,
-        entry: Option<&Entry>,
+        basis: Basis<'_>,
         now: Timestamp,
     ) -> Sent {
         let has_date = conditions.contains_key(header::IF_MODIFIED_SINCE);
         let is_owned = conditions.contains_key(header::IF_NONE_MATCH);
-        let may_be_sent = || self.0.lock().may_be_sent(job.route.endpoint.id, has_date, now);
-        let etag =
-            entry.filter(|entry| !is_owned && is_kept_as_sent(entry) && may_be_sent()).and_then(
-                |entry| of_request(job, credential.authorization.as_ref(), entry.body.text()),
-            );
+        let route = job.route.endpoint.id;
+        let body = match basis {
+            Basis::Entry(entry) if !is_owned && is_kept_as_sent(entry) => {
+                let may_be_sent = self.0.lock().may_be_sent(route, has_date, now);
+                may_be_sent.then(|| entry.body.text())
+            }
+            Basis::Unknown if begins_list(&job.request.target) && accepts_json(job) => {
+                self.0.lock().may_try_empty(route, now).then_some(EMPTY_LIST)
+            }
+            _ => None,
+        };
+        let etag = body.and_then(|body| of_request(job, credential.authorization.as_ref(), body));
         conditions.extend(etag.clone().map(|etag| (header::IF_NONE_MATCH, etag)));
-        let predicted = etag.map(|etag| Predicted { etag, has_date });
+        let of_empty_list = matches!(basis, Basis::Unknown);
+        let predicted = etag.map(|etag| Predicted { etag, has_date, of_empty_list });
         Sent { token: credential.token, authorization: credential.authorization.clone(), predicted }
     }
 
@@ -109,7 +143,11 @@ impl Predictor {
                     self.note(job, evidence, now);
                 }
                 if let Some(predicted) = predicted {
-                    count(if evidence == Some(Evidence::Wrong) { "wrong" } else { "changed" });
+                    count(match evidence {
+                        Some(Evidence::Wrong) => "wrong",
+                        _ if predicted.of_empty_list => "not_empty",
+                        _ => "changed",
+                    });
                     let date = entry
                         .filter(|_| predicted.has_date)
                         .and_then(|entry| entry.stored.last_modified());
@@ -147,32 +185,52 @@ impl Predictor {
         now: Timestamp,
     ) -> Option<Evidence> {
         let AnswerBody::Whole(bytes) = &answer.body else { return None };
-        if let (Some(_), Some(entry)) = (&sent.predicted, entry)
-            && entry.body.text() == bytes
-        {
-            // The body is unchanged, so a right prediction would have caused a 304.
+        let expected = match (&sent.predicted, entry) {
+            (Some(predicted), _) if predicted.of_empty_list => Some(EMPTY_LIST),
+            (Some(_), Some(entry)) if entry.body.file().is_none() => Some(entry.body.text()),
+            _ => None,
+        };
+        if expected.is_some_and(|expected| expected == bytes) {
+            // The body is the expected one, so a right prediction would have caused a 304.
             return Some(Evidence::Wrong);
         }
         let etag = answer.headers.get(header::ETAG)?;
         if bytes.len() > BODY_BYTES_MAX || answer.headers.contains_key(header::CONTENT_ENCODING) {
             return None;
         }
-        if sent.predicted.is_none() && !self.0.lock().wants_check(job.route.endpoint.id, now) {
+        let route = job.route.endpoint.id;
+        let is_sample = sent.predicted.is_none() || sent.tries_empty();
+        if is_sample && !self.0.lock().wants_check(route, now) {
             return None;
         }
         let expected = of_request(job, sent.authorization.as_ref(), bytes)?;
-        Some(if weakly_equal(expected.as_bytes(), etag.as_bytes()) {
-            Evidence::Right
-        } else {
-            Evidence::Wrong
-        })
+        if !weakly_equal(expected.as_bytes(), etag.as_bytes()) {
+            return Some(Evidence::Wrong);
+        }
+        self.0.lock().note_kind(route, bytes.starts_with(b"[") && is_json(&answer.headers));
+        Some(Evidence::Right)
     }
+}
+
+/// Makes a 304 to the predicted `ETag` of an empty list the answer that it stands for. Beside the
+/// body, a 304 may lack the type; the first page of an empty list has no `Link`.
+pub fn become_empty_list(answer: &mut UpstreamAnswer) {
+    answer.status = StatusCode::OK;
+    let json = HeaderValue::from_static("application/json; charset=utf-8");
+    answer.headers.entry(header::CONTENT_TYPE).or_insert(json);
+    answer.headers.remove(header::CONTENT_LENGTH);
+    answer.body = AnswerBody::Whole(Bytes::from_static(EMPTY_LIST));
+}
+
+fn accepts_json(job: &Job) -> bool {
+    headers::accept_of(&job.request.headers) == Accept::Json
 }
 
 /// True if the body is as the upstream sent it, uncompressed, and short enough to hash.
 fn is_kept_as_sent(entry: &Entry) -> bool {
     let text = entry.body.text();
     entry.status() == StatusCode::OK
+        && entry.body.file().is_none()
         && text.len() <= BODY_BYTES_MAX
         && entry.head.get("content-encoding").is_none()
         && !may_hold_secrets(text)

@@ -23,9 +23,10 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
+use crate::api::has_errors;
 use crate::clock::Timestamp;
 use crate::decision::Priority;
-use crate::decision::cache::cache_control::is_storable_status;
+use crate::decision::cache::arrived::is_storable_status;
 use crate::decision::cache::key::CacheKey;
 
 use crate::gateway::cache::shared_body::JoinGuard;
@@ -48,6 +49,9 @@ impl FetchResult {
     /// True if it cannot be due to the headers of the request that fetched it.
     pub fn suits_other_headers(&self) -> bool {
         match self {
+            Self::Entry(entry, Fetch::Shared | Fetch::QueryNotStored) => {
+                is_storable_status(entry.status()) && !has_errors(entry.body.text())
+            }
             Self::Entry(entry, _) => is_storable_status(entry.status()),
             Self::SharedBody(guard) => is_storable_status(guard.0.head.status),
             Self::Failed(error) => !matches!(
@@ -322,13 +326,13 @@ impl FetchGuard {
         // Removed from the list first, so that later requests find the stored answer.
         let mut by_key = self.single_flight.by_key.lock();
         let is_listed = self.unlist(&mut by_key);
-        let (suits_all, headers) =
-            (fetched_result.suits_other_headers(), &self.ongoing.starter.headers);
-        let suits = |ongoing: &OngoingFetch| suits_all || ongoing.starter.headers == *headers;
         if is_listed
             && let (FetchResult::Entry(..), Some(others)) =
                 (&fetched_result, by_key.get_mut(&self.key))
         {
+            let (suits_all, headers) =
+                (fetched_result.suits_other_headers(), &self.ongoing.starter.headers);
+            let suits = |ongoing: &OngoingFetch| suits_all || ongoing.starter.headers == *headers;
             let is_spared =
                 |ongoing: &mut Arc<OngoingFetch>| !ongoing.progress.is_on_wire() && suits(ongoing);
             for waiting in others.extract_if(.., is_spared) {

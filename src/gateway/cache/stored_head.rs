@@ -1,7 +1,7 @@
 //! The head of a stored answer in wire format: a hit copies lines and builds nothing.
 //!
 //! Most lines repeat in thousands of answers (caching, scripts, frames); those blocks are stored
-//! once. Left out: headers made for each answer (dates, lengths, rate headers, gateway headers).
+//! once. Left out: headers made for each answer (lengths, rate headers, gateway headers).
 //! URLs are stored apart and unrewritten.
 
 use std::borrow::Borrow;
@@ -13,8 +13,10 @@ use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 use parking_lot::Mutex;
 
+use crate::decision::cache::time::http_date::PackedDate;
 use crate::gateway::http::content_coding::ContentCodings;
-use crate::gateway::http::head_writer::{append_to, lines, push_line};
+use crate::gateway::http::content_etag::ContentETag;
+use crate::gateway::http::head_writer::{Fields, append_to, lines, push_line};
 
 /// Headers with values that repeat between answers; the others are stored per entry. `Content-Type`
 /// comes first, because a 304 omits it.
@@ -48,12 +50,11 @@ const REPEATED_SUFFIX: &str = "-api-version-selected";
 const ADDRESSES: [HeaderName; 3] = [header::LINK, header::LOCATION, header::CONTENT_LOCATION];
 
 /// Made for each answer, or passed to [`StoredHead::new`]. `headers.rs` removes most earlier.
-const PER_ANSWER: [&str; 11] = [
+const PER_ANSWER: [&str; 10] = [
     "age",
     "cache-status",
     "connection",
     "content-length",
-    "date",
     "etag",
     "server-timing",
     "transfer-encoding",
@@ -70,12 +71,19 @@ const SHARED_BYTES_MAX: usize = 2048;
 #[derive(Clone, Debug)]
 pub struct StoredHead {
     repeated: Block,
-    /// Its own lines, then those with URLs.
+    /// The digest of its [`ContentETag`], its own lines, then those with URLs.
     own: Box<[u8]>,
     addresses_at: u32,
+    /// False if it has no `ETag`, or another one in a line.
+    has_content_etag: bool,
+    /// The `Last-Modified`, which is no line if it has the preferred format. A line is eleven times
+    /// as long.
+    modified: Option<PackedDate>,
     /// Bytes of the `Content-Type`, at the beginning of `repeated`.
     type_bytes: u16,
     is_shared: bool,
+    /// True if the `Date` of the upstream is stored; else an answer has that of the present.
+    pub has_date: bool,
     pub codings: ContentCodings,
 }
 
@@ -121,12 +129,19 @@ impl StoredHead {
             push_line(&mut repeated, header::CONTENT_TYPE.as_str(), value.as_bytes());
         }
         let type_bytes = u16::try_from(repeated.len()).unwrap_or(0);
-        if let Some(etag) = etag {
+        let mut dates = headers.get_all(header::LAST_MODIFIED).iter();
+        let only = dates.next().filter(|_| dates.next().is_none());
+        let modified = only.and_then(|date| PackedDate::of(date.as_bytes()));
+        let content_etag = etag.and_then(|etag| ContentETag::packed(etag.as_bytes()));
+        if let Some(etag) = &content_etag {
+            own.extend_from_slice(etag.bytes());
+        } else if let Some(etag) = etag {
             push_line(&mut own, header::ETAG.as_str(), etag.as_bytes());
         }
         for (name, value) in headers {
             let text = name.as_str();
-            if PER_ANSWER.contains(&text) || *name == header::CONTENT_TYPE {
+            let is_packed = *name == header::LAST_MODIFIED && modified.is_some();
+            if PER_ANSWER.contains(&text) || *name == header::CONTENT_TYPE || is_packed {
                 continue;
             }
             let lines = if ADDRESSES.contains(name) {
@@ -147,13 +162,17 @@ impl StoredHead {
             repeated,
             own,
             addresses_at,
+            has_content_etag: content_etag.is_some(),
+            modified,
             type_bytes,
             is_shared,
+            has_date: headers.contains_key(header::DATE),
             codings: ContentCodings::of(headers, etag),
         }
     }
 
-    /// The lines that are equal for all clients; URLs and per-answer headers follow them.
+    /// The lines that are equal for all clients; the `ETag` and `Last-Modified` that are no lines,
+    /// URLs and per-answer headers follow them.
     pub fn wire(&self) -> [&[u8]; 2] {
         [&self.repeated, self.without_addresses()]
     }
@@ -164,6 +183,16 @@ impl StoredHead {
             self.repeated.get(usize::from(self.type_bytes)..).unwrap_or_default(),
             self.without_addresses(),
         ]
+    }
+
+    /// The `ETag` that is no line.
+    pub fn content_etag(&self) -> Option<ContentETag> {
+        self.own.first_chunk().filter(|_| self.has_content_etag).map(ContentETag::from_bytes)
+    }
+
+    /// The `Last-Modified` that is no line.
+    pub fn modified(&self) -> Option<[u8; PackedDate::LENGTH]> {
+        self.modified.map(PackedDate::text)
     }
 
     /// The lines with URLs, unrewritten: `Link`, `Location`, `Content-Location`.
@@ -179,7 +208,7 @@ impl StoredHead {
     }
 
     pub fn lines(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        lines(&self.repeated).chain(lines(&self.own))
+        lines(&self.repeated).chain(lines(self.own_lines()))
     }
 
     /// The first value of a name in lower case.
@@ -187,19 +216,32 @@ impl StoredHead {
         self.lines().find(|(line, _)| *line == name).map(|(_, value)| value)
     }
 
-    pub fn etag(&self) -> Option<&[u8]> {
-        lines(&self.own).find(|(name, _)| *name == "etag").map(|(_, value)| value)
+    pub fn etag(&self) -> Option<HeaderValue> {
+        let line = || lines(self.own_lines()).find(|(name, _)| *name == "etag");
+        let given = || HeaderValue::from_bytes(line()?.1).ok();
+        self.content_etag().map(HeaderValue::from).or_else(given)
     }
 
     pub fn to_map(&self) -> HeaderMap {
         let mut map = HeaderMap::new();
-        append_to(&mut map, [&self.repeated, &self.own], &[]);
+        append_to(&mut map, [&self.repeated, self.own_lines()], &[]);
+        if let Some(etag) = self.content_etag() {
+            map.insert(header::ETAG, etag.into());
+        }
+        if let Some(date) = self.modified() {
+            map.set(header::LAST_MODIFIED.as_str(), &date);
+        }
         map
     }
 
     /// True if all these headers are stored with the same values; per-answer ones are ignored.
     pub fn contains_all(&self, headers: &HeaderMap) -> bool {
         headers.keys().filter(|name| !PER_ANSWER.contains(&name.as_str())).all(|name| {
+            if *name == header::LAST_MODIFIED
+                && let Some(date) = self.modified()
+            {
+                return headers.get_all(name).iter().all(|new| new.as_bytes() == date);
+            }
             let stored = self.lines().filter(|(line, _)| *line == name.as_str());
             headers
                 .get_all(name)
@@ -214,7 +256,15 @@ impl StoredHead {
     }
 
     fn without_addresses(&self) -> &[u8] {
-        self.own.get(..self.addresses_at as usize).unwrap_or(&self.own)
+        self.own.get(self.lines_at()..self.addresses_at as usize).unwrap_or_default()
+    }
+
+    fn own_lines(&self) -> &[u8] {
+        self.own.get(self.lines_at()..).unwrap_or_default()
+    }
+
+    fn lines_at(&self) -> usize {
+        if self.has_content_etag { ContentETag::BYTES } else { 0 }
     }
 }
 
@@ -249,9 +299,10 @@ mod tests {
         map
     }
 
+    const DATE: (&str, &str) = ("last-modified", "Tue, 01 Jul 2025 00:00:00 GMT");
     const ANSWER: [(&str, &str); 8] = [
         ("vary", "Accept"),
-        ("last-modified", "Tue, 01 Jul 2025 00:00:00 GMT"),
+        DATE,
         ("link", "<https://api.example.com/a?page=2>; rel=\"next\""),
         ("content-type", "application/json"),
         ("x-empty", ""),
@@ -283,8 +334,9 @@ mod tests {
         assert_eq!(
             wire,
             "content-type: application/json\r\nvary: Accept\r\nvary: Authorization\r\nx-api-version-selected: 2022-11-28\r\n\
-             etag: W/\"a\"\r\nlast-modified: Tue, 01 Jul 2025 00:00:00 GMT\r\nx-empty: \r\n"
+             etag: W/\"a\"\r\nx-empty: \r\n"
         );
+        assert_eq!(&head.modified().unwrap(), b"Tue, 01 Jul 2025 00:00:00 GMT");
         assert_eq!(
             head.wire_not_modified().concat(),
             wire.as_bytes()["content-type: application/json\r\n".len()..]
@@ -296,7 +348,6 @@ mod tests {
     #[test]
     fn headers_made_for_each_answer_are_not_stored() {
         let head = head(&[
-            ("date", "now"),
             ("age", "1"),
             ("content-length", "3"),
             ("etag", "\"upstream\""),
@@ -308,13 +359,15 @@ mod tests {
     #[test]
     fn a_304_that_repeats_stored_headers_brings_no_news() {
         let head =
-            head(&[("cache-control", "max-age=1"), ("x-a", "1"), ("x-b", "1"), ("x-b", "2")]);
+            head(&[("cache-control", "max-age=1"), ("x-a", "1"), ("x-b", "1"), ("x-b", "2"), DATE]);
         assert!(head.contains_all(&map(&[
             ("cache-control", "max-age=1"),
             ("etag", "\"other\""),
-            ("x-a", "1")
+            ("x-a", "1"),
+            DATE,
         ])));
-        for news in [[("cache-control", "max-age=2")], [("x-new", "1")], [("x-b", "1")]] {
+        let other = ("last-modified", "Tue, 01 Jul 2025 00:00:01 GMT");
+        for news in [[("cache-control", "max-age=2")], [("x-new", "1")], [("x-b", "1")], [other]] {
             assert!(!head.contains_all(&map(&news)), "{news:?}");
         }
     }

@@ -13,10 +13,10 @@ use crate::decision::TokenKey;
 use crate::decision::cache::freshness::Mode;
 
 /// Headers that vary between 304s and matter to neither clients nor decisions.
-const PASSING: [&str; 3] = ["date", "server-timing", "x-request-id"];
+const PASSING: [&str; 2] = ["server-timing", "x-request-id"];
 const PASSING_PREFIX: &str = "x-ratelimit-";
 /// The suffix of the upstream's request id header. Clients keep the id of the answer that last
-/// had news; a plain HTTP cache takes it from every 304 (RFC 9111 §3.2).
+/// had news; a plain HTTP cache takes it, and `Date`, from every 304 (RFC 9111 §3.2).
 const EXCHANGE_SUFFIX: &str = "-request-id";
 
 /// Bits of [`ValidationTimes`] for the duration of the answer: a quarter of an hour in
@@ -46,7 +46,8 @@ impl Fingerprints {
         fingerprint.write_u64(token.0);
         for (name, value) in headers {
             let name = name.as_str();
-            let names_exchange = mode == Mode::Revalidate && name.ends_with(EXCHANGE_SUFFIX);
+            let names_exchange =
+                mode == Mode::Revalidate && (name == "date" || name.ends_with(EXCHANGE_SUFFIX));
             if !PASSING.contains(&name) && !name.starts_with(PASSING_PREFIX) && !names_exchange {
                 for part in [name.as_bytes(), value.as_bytes()] {
                     // With its length, so that parts cannot run into each other.

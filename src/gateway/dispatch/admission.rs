@@ -15,14 +15,16 @@ use parking_lot::Mutex;
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot};
 
-use crate::api::{RateHeaders, ResourceName, UpstreamLimit};
+use crate::api::{EndpointId, RateHeaders, ResourceName, UpstreamLimit};
 use crate::clock::{Clock, Timestamp};
 use crate::decision::Invariant;
 use crate::decision::{
     AccountId, AccountSnapshot, Admission, BudgetView, Decision, Demand, Grant, LeaseId,
-    LimitDenied, Question, QuotaLedger, Settings, Settlement, Stated, Ticket, WriteSpacing,
+    LimitDenied, Question, QuotaLedger, Recovered, SavedLedger, Settings, Settlement, Stated,
+    Ticket, WriteSpacing,
 };
 
+use crate::gateway::dispatch::graphql_prices::GraphqlPrices;
 use crate::gateway::random::unit_random;
 
 /// The quota ledger and its wait queue, shared by all requests.
@@ -33,6 +35,8 @@ pub struct Admissions {
     moved: Notify,
     /// The same for questions of an account's state.
     question_moved: Notify,
+    /// The units that GraphQL operations reserve.
+    pub graphql_prices: GraphqlPrices,
 }
 
 /// Guard: a question of an account's state under way. Dropped, it got no answer.
@@ -104,7 +108,8 @@ impl Admissions {
         let inner =
             Inner { admission: Admission::new(settings), waiters: HashMap::new(), armed: None };
         let (moved, question_moved) = (Notify::new(), Notify::new());
-        Arc::new(Self { inner: Mutex::new(inner), clock, moved, question_moved })
+        let (inner, graphql_prices) = (Mutex::new(inner), GraphqlPrices::default());
+        Arc::new(Self { inner, clock, moved, question_moved, graphql_prices })
     }
 
     /// Waits until `demand` is admitted, or until its admission before `deadline` is impossible.
@@ -190,6 +195,21 @@ impl Admissions {
         self.with_ledger(|ledger, now| (now, ledger.snapshot(now)))
     }
 
+    /// The state of the ledger for a file; see [`Admission::saved`].
+    pub fn saved(&self, name: &dyn Fn(EndpointId) -> String) -> SavedLedger {
+        self.inner.lock().admission.saved(self.clock.now(), name)
+    }
+
+    /// Takes over the state of an earlier process; see [`Admission::restore`].
+    pub fn restore(
+        &self,
+        saved: &SavedLedger,
+        recovered: Recovered,
+        endpoint: &dyn Fn(&str) -> Option<EndpointId>,
+    ) {
+        self.change(|inner, now| inner.admission.restore(now, saved, recovered, endpoint));
+    }
+
     /// Audits ledger and wait queue; returns the broken invariants. See [`Admission::audit`].
     pub fn audit(&self) -> Vec<Invariant> {
         self.inner.lock().admission.audit()
@@ -233,8 +253,8 @@ impl Admissions {
         }
     }
 
-    fn settle(&self, id: LeaseId, settlement: Settlement<'_>) {
-        self.change(|inner, now| inner.admission.settle(now, id, settlement, unit_random()));
+    fn settle(&self, id: LeaseId, settlement: Settlement<'_>) -> Option<u32> {
+        self.change(|inner, now| inner.admission.settle(now, id, settlement, unit_random()))
     }
 
     /// Changes the wait queue, delivers the decisions that follow, also about other requests, and
@@ -327,10 +347,11 @@ impl Lease {
         self.admissions.inner.lock().admission.body_taken(now, self.id);
     }
 
-    /// Settles the head of a streamed answer; the lease keeps its slot.
-    pub fn answer_begun(&self, status: StatusCode, rate: Option<&RateHeaders>) {
+    /// Settles the head of a streamed answer; the lease keeps its slot. Returns the measured price
+    /// as [`Lease::answered`] does.
+    pub fn answer_begun(&self, status: StatusCode, rate: Option<&RateHeaders>) -> Option<u32> {
         self.admissions
-            .change(|inner, now| inner.admission.answer_begun(now, self.id, status, rate));
+            .change(|inner, now| inner.admission.answer_begun(now, self.id, status, rate))
     }
 
     /// Ends the lease if others wait for the slot that its answer holds for a slow reader; see
@@ -343,22 +364,24 @@ impl Lease {
         yields
     }
 
+    /// Settles an answer. Returns its price by the rate headers, where they show it: see
+    /// [`Admission::settle`].
     pub fn answered(
         self,
         status: StatusCode,
         rate: Option<&RateHeaders>,
         refusal: Option<&UpstreamLimit>,
-    ) {
+    ) -> Option<u32> {
         self.state.store(SETTLED, Ordering::Relaxed);
-        self.admissions.settle(self.id, Settlement::Answered { status, rate, refusal });
+        self.admissions.settle(self.id, Settlement::Answered { status, rate, refusal })
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         match self.state.load(Ordering::Relaxed) {
-            UNSENT => self.admissions.settle(self.id, Settlement::NeverSent),
-            SENDING => self.admissions.settle(self.id, Settlement::CutOff),
+            UNSENT => _ = self.admissions.settle(self.id, Settlement::NeverSent),
+            SENDING => _ = self.admissions.settle(self.id, Settlement::CutOff),
             _ => {}
         }
     }

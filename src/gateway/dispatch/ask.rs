@@ -14,6 +14,7 @@ use http::{HeaderMap, Method, StatusCode};
 use tokio::time::timeout;
 
 use crate::api::{StatedBudget, stated_budgets, upstream_limit};
+use crate::decision::breaker::Heard;
 use crate::decision::permissions::plan::DenialRole;
 use crate::decision::{AccountId, ClientId, Stated};
 use crate::telemetry::UpstreamOutcome;
@@ -135,7 +136,10 @@ impl Dispatcher {
             UnsettledAnswer::read(exchange, ANSWER_BYTES_MAX, ANSWER_BYTES_MAX, None).await
         };
         let result = answered.await;
-        listening.ended(heard(&result));
+        listening.ended(match heard(&result) {
+            Heard::Answer => Heard::BudgetsAnswer,
+            heard => heard,
+        });
         let took = self.env.clock.moment().since(began);
         if !matches!(result, Err(FetchError::Connect(_) | FetchError::Unsendable(_))) {
             self.env.metrics.upstream(&UpstreamOutcome {

@@ -2,6 +2,7 @@
 //!
 //! Reads and writes both come through here. `perform.rs` decides on further attempts.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
@@ -30,6 +31,7 @@ use crate::gateway::dispatch::answer::{
     AnswerBody, StreamingLease, UpstreamAnswer, status_and_message,
 };
 use crate::gateway::dispatch::dispatcher::Dispatcher;
+use crate::gateway::dispatch::graphql_prices::Measured;
 use crate::gateway::dispatch::job::{Conditions, Job};
 use crate::gateway::dispatch::permissions::{AccountChoice, Offer, observation};
 use crate::gateway::dispatch::progress::{Hold, RequestProgress};
@@ -88,7 +90,7 @@ impl UnsettledAnswer {
     /// Reads a body up to `held_max` bytes, and that of an error up to `error_max` if more. A body
     /// that stalls ends with `answer_by`.
     pub async fn read(
-        mut exchange: Exchange,
+        mut exchange: Box<Exchange>,
         held_max: usize,
         error_max: usize,
         answer_by: Option<Timestamp>,
@@ -132,18 +134,35 @@ impl Dispatcher {
         {
             return self.finish(job, progress, prepared, Err(FetchError::Cancelled));
         }
+        let result = self.answered(job, progress, &prepared, reuse);
+        let result = result.instrument(prepared.span.clone()).await;
+        let finished = self.finish(job, progress, prepared, result);
+        self.cleared_of_suspicion(job, progress, finished).await
+    }
+
+    /// Sends what was prepared and reads the answer, unless the upstream goes down meanwhile.
+    async fn answered(
+        &self,
+        job: &Job,
+        progress: &RequestProgress,
+        prepared: &Prepared<'_>,
+        reuse: Reuse,
+    ) -> Result<UnsettledAnswer, FetchError> {
         let answer_by = self.answer_by(job, progress);
         let breaker = self.breaker(job);
         let listening = breaker.begin();
-        let answered = async {
+        let answered = pin!(async {
             let overdue = async {
                 let Some(answer_by) = answer_by else { return std::future::pending().await };
                 self.env.timeouts.reach(answer_by).await;
                 FetchError::Timeout
             };
-            let exchange = unless(overdue, self.send(&prepared, progress, reuse)).await?;
+            let exchange = {
+                let sent = pin!(self.send(prepared, progress, reuse));
+                unless(overdue, sent).await?
+            };
             UnsettledAnswer::read(exchange, job.hold_max, ERROR_BYTES_MAX, answer_by).await
-        };
+        });
         // A write on its way is not given up: its outcome would be unknown.
         let is_down = async {
             if !job.is_read() {
@@ -152,10 +171,9 @@ impl Dispatcher {
             breaker.opened().await;
             FetchError::Down
         };
-        let result = unless(is_down, answered).instrument(prepared.span.clone()).await;
+        let result = unless(is_down, answered).await;
         listening.ended(heard(&result));
-        let finished = self.finish(job, progress, prepared, result);
-        self.cleared_of_suspicion(job, progress, finished).await
+        result
     }
 
     /// The time by which the job's client is answered, by the clock of timeouts; `None`: no client
@@ -207,7 +225,7 @@ impl Dispatcher {
         prepared: &Prepared<'_>,
         progress: &RequestProgress,
         reuse: Reuse,
-    ) -> Result<Exchange, FetchError> {
+    ) -> Result<Box<Exchange>, FetchError> {
         let may_send = || {
             prepared.admitted.lease.sending();
             progress.may_send()
@@ -351,6 +369,10 @@ impl Dispatcher {
             resource: job.route.endpoint.resource.clone(),
             endpoint: job.route.endpoint.id,
             cost: job.route.cost,
+            unproven: job.route.operation.map_or(0, |operation| {
+                let proven = self.admissions.graphql_prices.proven(operation.key);
+                job.route.cost.saturating_sub(proven)
+            }),
             points: job.route.points,
             graphql: job.request.service == Service::Graphql,
             content: job.route.content,
@@ -429,6 +451,13 @@ impl Dispatcher {
         tracing::warn!(account, limit = name, endpoint = %job.route.endpoint.template, "the upstream refused a request for a limit");
     }
 
+    /// Learns the price of a GraphQL operation from its answer.
+    fn learn_price(&self, job: &Job, status: StatusCode, body: Option<&[u8]>, price: Measured) {
+        if let (Some(operation), StatusCode::OK) = (job.route.operation, status) {
+            self.admissions.graphql_prices.learn(job.client, operation, body, price);
+        }
+    }
+
     /// The resource of the job: the table's entry, corrected by earlier answers.
     fn resource_of(&self, job: &Job) -> ResourceName {
         self.admissions.with_ledger(|ledger, _| {
@@ -467,7 +496,16 @@ impl Dispatcher {
         }
         let body = match (body, limit) {
             (Collected::Whole(bytes), limit) => {
-                lease.answered(status, rate.as_ref(), limit.as_ref());
+                let measured = lease.answered(status, rate.as_ref(), limit.as_ref());
+                if limit.is_none() {
+                    let limit = rate.as_ref().map(|rate| rate.limit);
+                    self.learn_price(
+                        job,
+                        status,
+                        Some(&bytes),
+                        Measured { units: measured, limit },
+                    );
+                }
                 match limit {
                     // Otherwise a part of the mutation was executed: no repetition
                     // (SPECIFICATION, "Promises" 3).
@@ -478,7 +516,9 @@ impl Dispatcher {
                 }
             }
             (Collected::TooLarge(first, exchange), _) => {
-                lease.answer_begun(status, rate.as_ref());
+                let measured = lease.answer_begun(status, rate.as_ref());
+                let limit = rate.as_ref().map(|rate| rate.limit);
+                self.learn_price(job, status, None, Measured { units: measured, limit });
                 let held = StreamingLease::new(lease, status);
                 AnswerBody::SharedBody { first, exchange, held }
             }
@@ -502,10 +542,11 @@ fn upstream_request_id(headers: &HeaderMap) -> Option<&str> {
     id.to_str().ok()
 }
 
-/// Runs a step until `end` gives the reason to end it.
+/// Runs a step until `end` gives the reason to end it. The caller pins the step: moved here, it
+/// would take its space twice.
 async fn unless<T>(
     end: impl Future<Output = FetchError>,
-    step: impl Future<Output = Result<T, FetchError>>,
+    step: Pin<&mut impl Future<Output = Result<T, FetchError>>>,
 ) -> Result<T, FetchError> {
     tokio::select! {
         biased;

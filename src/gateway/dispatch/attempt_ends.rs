@@ -149,13 +149,14 @@ impl Dispatcher {
         route: &Route,
         since: Timestamp,
     ) -> LimitDenied {
-        let (account, resource) = (hold.account, route.endpoint.resource.clone());
-        let mut denied =
-            LimitDenied { limit, account, resource, until: hold.until, is_unanswered: false };
-        denied.is_unanswered = self.admissions.with_ledger(|ledger, now| {
-            ledger.is_unanswered(now, since, &denied, &route.candidates, route.spacing)
-        });
-        denied
+        self.admissions.with_ledger(|ledger, now| {
+            let resource = ledger.resource_for(route.endpoint.id, &route.endpoint.resource);
+            let (account, until) = (hold.account, hold.until);
+            let mut denied = LimitDenied { limit, account, resource, until, is_unanswered: false };
+            denied.is_unanswered =
+                ledger.is_unanswered(now, since, &denied, &route.candidates, route.spacing);
+            denied
+        })
     }
 
     /// The distance of this write from the account's others.

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::clock::Clock;
 use crate::config::{Upstream, UpstreamUrl};
-use crate::decision::breaker::{Breaker, Heard, Next, Outage, State};
+use crate::decision::breaker::{Breaker, Heard, Next, Outage, State, Target};
 use crate::gateway::address::Service;
 
 /// A breaker for each address that differs in scheme, host or port.
@@ -135,8 +135,8 @@ impl CircuitBreaker {
         self.stirred.notified().await;
     }
 
-    pub fn probed(&self, heard: Heard, took: Duration) {
-        self.change(|breaker| breaker.probed(self.clock.now(), heard, took));
+    pub fn probed(&self, target: Target, heard: Heard, took: Duration) {
+        self.change(|breaker| breaker.probed(self.clock.now(), target, heard, took));
     }
 
     /// See [`Breaker::is_probe_late`].
@@ -167,7 +167,16 @@ impl CircuitBreaker {
             (State::Open { since, .. }, None) => {
                 let down_ms = self.clock.now().since(since).as_millis();
                 let down_ms = u64::try_from(down_ms).unwrap_or(u64::MAX);
-                tracing::warn!(upstream = &*self.name, down_ms, "the upstream answers again");
+                let upstream = &*self.name;
+                if inner.breaker.has_lapsed() {
+                    tracing::warn!(
+                        upstream,
+                        down_ms,
+                        "the API still hangs: requests are tried again"
+                    );
+                } else {
+                    tracing::warn!(upstream, down_ms, "the upstream answers again");
+                }
             }
             _ => {}
         }

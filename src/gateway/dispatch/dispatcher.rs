@@ -8,11 +8,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::api::{ResourceName, Table};
+use crate::api::{Endpoint, ResourceName, Table};
 use crate::clock::Timestamp;
 use crate::decision;
 use crate::decision::breaker::State;
-use crate::decision::{AccountId, LimitKind};
+use crate::decision::{AccountId, LimitKind, Recovered, SavedLedger};
 use crate::gateway::counted::Counted;
 use crate::gateway::dispatch::admission::Admissions;
 use crate::gateway::dispatch::breaker::CircuitBreakers;
@@ -194,6 +194,19 @@ impl Dispatcher {
         (without, are_all)
     }
 
+    /// The state of the quota ledger for a file.
+    pub fn saved_ledger(&self) -> SavedLedger {
+        self.admissions.saved(&|endpoint| name_of(self.table.endpoint(endpoint)))
+    }
+
+    /// Takes over the state of an earlier process.
+    pub fn restore_ledger(&self, saved: &SavedLedger, recovered: Recovered) {
+        let endpoints = self.table.endpoints().iter();
+        let ids: HashMap<_, _> =
+            endpoints.map(|endpoint| (name_of(endpoint), endpoint.id)).collect();
+        self.admissions.restore(saved, recovered, &|name| ids.get(name).copied());
+    }
+
     /// The error of a full queue, in number or in bytes.
     pub fn queue_full(&self, view: &Arc<[AccountId]>, resource: ResourceName) -> GatewayError {
         let view = self.admissions.view(view, &resource).0;
@@ -209,6 +222,11 @@ impl Dispatcher {
             one_more: self.waiting.get(client as usize).map(Counted::new),
         }
     }
+}
+
+/// The name of an endpoint, the same in all releases.
+fn name_of(endpoint: &Endpoint) -> String {
+    format!("{} {}", endpoint.method, endpoint.template)
 }
 
 /// The parts of a config without a token that works, as indexes.

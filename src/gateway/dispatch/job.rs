@@ -157,10 +157,15 @@ impl Job {
         terms.is_some_and(|terms| terms.patience == Patience::Queued)
     }
 
-    /// The method that decides on repetition; a mutation counts as POST.
+    /// The method that decides on repetition. What is no plain query may be a mutation, even a GET.
     pub fn repeated_as(&self) -> &Method {
-        static POST: Method = Method::POST;
-        if self.request.service == Service::Graphql { &POST } else { &self.request.method }
+        static QUERY: Method = Method::GET;
+        static MUTATION: Method = Method::POST;
+        match self.request.service {
+            Service::Graphql if self.is_read() => &QUERY,
+            Service::Graphql => &MUTATION,
+            _ => &self.request.method,
+        }
     }
 
     pub fn failed(&self, not_before: Timestamp, may_have_run: bool) {
@@ -188,6 +193,7 @@ impl Dispatcher {
         let route = Route {
             endpoint,
             scope: Scope::Account(payer.0),
+            about_caller: true,
             candidates: Arc::clone(&view),
             view,
             lane: String::new(),
@@ -195,6 +201,7 @@ impl Dispatcher {
             points: endpoint.points,
             content: endpoint.content_generating,
             spacing: WriteSpacing::None,
+            operation: None,
         };
         let access_query = AccessQuery::of(endpoint, &target);
         let request = OutgoingRequest {

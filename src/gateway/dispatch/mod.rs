@@ -8,6 +8,7 @@ pub mod attempt_ends;
 pub mod breaker;
 pub mod candidates;
 pub mod dispatcher;
+pub mod graphql_prices;
 pub mod job;
 pub mod perform;
 pub mod permission_retry;

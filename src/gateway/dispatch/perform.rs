@@ -90,11 +90,11 @@ impl Dispatcher {
                     return Err(GatewayError::TokenUnavailable(lack.clone()));
                 }
                 Err(unanswered) => self.ended(job, unanswered, reuse),
-                // A plain HTTP cache passes on every answer; lost reads are repeated (RFC 9110
-                // §9.2.2).
+                // A plain HTTP cache passes on every answer, except to a write that is kept; lost
+                // reads are repeated (RFC 9110 §9.2.2).
                 Ok(answer)
                     if answer.status.is_server_error()
-                        && !(self.env.mode == Mode::Rfc9111 && job.is_read()) =>
+                        && !(self.env.mode == Mode::Rfc9111 && job.journal.is_none()) =>
                 {
                     Ended::ServerError
                 }

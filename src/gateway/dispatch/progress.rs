@@ -97,6 +97,17 @@ pub struct Figures {
     /// The longest wait, or the limit that ended the request.
     pub held: Option<Hold>,
     pub error: Option<String>,
+    /// The answer that the upstream was asked for; `None` if it may not be shared.
+    pub asked_for: Option<AskedFor>,
+}
+
+/// The key of an answer and its query, for the log.
+#[derive(Clone, Debug)]
+pub struct AskedFor {
+    /// Number that stands for the key.
+    pub key: u64,
+    /// Name of a GraphQL query's operation.
+    pub operation: Option<LogText>,
 }
 
 /// The consequence of a cancellation.
@@ -137,6 +148,10 @@ impl RequestProgress {
             suspected.push(token);
         }
         is_repeated
+    }
+
+    pub fn attempts(&self) -> u32 {
+        self.0.lock().figures.attempts
     }
 
     pub fn was_sent(&self) -> bool {
@@ -217,6 +232,11 @@ impl RequestProgress {
     /// Records the upstream's own id of an answered request.
     pub fn answered_as(&self, upstream_request_id: LogText) {
         self.0.lock().figures.upstream_request_id = Some(upstream_request_id);
+    }
+
+    /// Records the answer that the upstream is asked for.
+    pub fn asks_for(&self, asked_for: AskedFor) {
+        self.0.lock().figures.asked_for = Some(asked_for);
     }
 
     /// Records the account of the delivered answer, which may not be the last one tried.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::api::Endpoint;
 use crate::decision::cache::key::Scope;
 use crate::decision::{AccountId, WriteSpacing};
+use crate::gateway::dispatch::graphql_prices::Operation;
 
 /// The endpoint that mints installation tokens (SPECIFICATION, "Apps").
 pub const MINT: &str = "/app/installations/{installation_id}/access_tokens";
@@ -15,6 +16,8 @@ pub struct Route {
     pub endpoint: &'static Endpoint,
     /// The cache scope of a read.
     pub scope: Scope,
+    /// True if the answer may depend on the account although the request does not.
+    pub about_caller: bool,
     /// The accounts that may carry it; never empty.
     pub candidates: Arc<[AccountId]>,
     /// The accounts behind the client's budget headers.
@@ -29,4 +32,6 @@ pub struct Route {
     pub content: bool,
     /// The kind of write and its distance from others.
     pub spacing: WriteSpacing,
+    /// Set for a GraphQL operation whose price can be learned.
+    pub operation: Option<Operation>,
 }

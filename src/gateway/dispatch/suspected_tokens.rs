@@ -63,7 +63,8 @@ impl Dispatcher {
         let is_repeated = progress.suspects(credential.token);
         // An answer from before the 401 proves nothing.
         let recent = self.asking.after_now(account);
-        match self.ask(account, &credential, recent).await {
+        // Boxed, because it is rare and larger than the attempt before it.
+        match Box::pin(self.ask(account, &credential, recent)).await {
             Acceptance::Rejected(headers, text) => {
                 self.bench(account, &credential, &headers, &text);
                 Err(Unanswered::TokenRejected)

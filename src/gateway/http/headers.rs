@@ -5,6 +5,7 @@
 //! writes, except headers that would make another request of them. Reads, which share their
 //! answers, pass only listed headers. Values are not interpreted here.
 
+use http::StatusCode;
 use http::header::{self, AsHeaderName, HeaderMap, HeaderValue};
 
 use crate::api::Dialect;
@@ -83,6 +84,10 @@ const READ_ENDS_HERE: [&str; 6] = [
     "x-requested-with",
 ];
 
+/// The mark of a plain HTTP cache on the messages that it passes on (RFC 9110 §7.6.3). The marks of
+/// proxies before the gateway end there: a request may serve several clients.
+pub const VIA_WEIR: HeaderValue = HeaderValue::from_static("1.1 weir");
+
 /// The rule by which the headers of a request pass upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passing {
@@ -94,11 +99,10 @@ pub enum Passing {
 }
 
 /// Response headers that describe a pool token or the connection, or that the gateway writes anew.
-const ANSWER_ENDS_HERE: [&str; 14] = [
+const ANSWER_ENDS_HERE: [&str; 13] = [
     "age",
     "alt-svc",
     "content-length",
-    "date",
     "github-authentication-token-expiration",
     "server-timing",
     "service-authentication-token-expiration",
@@ -194,11 +198,13 @@ pub fn spell_accept(headers: &mut HeaderMap, dialect: Dialect) {
 
 /// Returns the upstream headers that reach a client; rendering rewrites their URLs. A cookie
 /// belongs to the account of the request and is dropped. A plain HTTP cache repeats it (RFC 9111
-/// §7.3) unless the answer is private (§5.2.2.7).
+/// §7.3) unless the answer is private (§5.2.2.7). It also keeps the `Date` (RFC 9110 §6.6.1).
 pub fn to_client(from: &HeaderMap, mode: Mode) -> HeaderMap {
     let named: Vec<_> = list_items(from, header::CONNECTION).collect();
     let hides_cookies = mode == Mode::Revalidate
-        || from.contains_key(header::SET_COOKIE) && CacheControl::parse(from).private;
+        || from.contains_key(header::SET_COOKIE)
+            && (CacheControl::parse(from).private
+                || CacheControl::of(StatusCode::OK, from, mode).private);
     let mut out = HeaderMap::with_capacity(from.len());
     for (name, value) in from {
         let text = name.as_str();
@@ -206,6 +212,7 @@ pub fn to_client(from: &HeaderMap, mode: Mode) -> HeaderMap {
             || ANSWER_ENDS_HERE.contains(&text)
             || RATE_HEADERS.contains(&text)
             || text == "set-cookie" && hides_cookies
+            || text == "date" && mode == Mode::Revalidate
             || text == OAUTH_SCOPES
             || text == ACCEPTED_OAUTH_SCOPES
             || named.iter().any(|other| other.eq_ignore_ascii_case(text));

@@ -2,6 +2,7 @@
 
 pub mod chunks;
 pub mod content_coding;
+pub mod content_etag;
 pub mod decoding;
 pub mod head_writer;
 pub mod headers;

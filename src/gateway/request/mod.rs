@@ -3,7 +3,6 @@
 pub mod body;
 pub mod clients;
 pub mod downstream;
-pub mod graphql_prices;
 pub mod misplaced_key;
 pub mod passthrough;
 pub mod router;

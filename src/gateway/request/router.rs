@@ -11,20 +11,21 @@ use percent_encoding::percent_decode_str;
 
 use crate::api::{
     Classified, Endpoint, GRAPHQL_MUTATION_POINTS, GRAPHQL_QUERY_POINTS, GraphqlEffect,
-    GraphqlRequest, OperationKey, Params, ResourceName, Table, lane_of,
+    GraphqlRequest, Params, ResourceName, Table, lane_of,
 };
 use crate::config::Config;
 use crate::decision::permissions::needs::{AccountTokens, unmet};
 use crate::decision::{AccountId, WriteSpacing, cache::freshness::Mode, cache::key::Scope};
 use crate::gateway::dispatch::candidates::{AccountLists, Accounts, PathSubject, Territories};
+use crate::gateway::dispatch::graphql_prices::Operation;
 use crate::gateway::dispatch::route::{MINT, Route};
 use crate::gateway::dispatch::{dispatcher::Dispatcher, job::ClientCredential};
 use crate::gateway::environment::Environment;
 use crate::gateway::error::{GatewayError, Malformed};
 use crate::gateway::http::headers::{Repeated, only_value};
 use crate::gateway::request::clients::{Client, Clients, KEY_HEADER};
+use crate::gateway::request::passthrough::DynamicAccounts;
 use crate::gateway::request::validate::{Methods, ValidRequest};
-use crate::gateway::request::{graphql_prices::GraphqlPrices, passthrough::DynamicAccounts};
 use crate::tokens::{Tokens, Wanted};
 
 /// Routes requests under one config: their client, endpoint, scope, accounts and cost.
@@ -37,7 +38,6 @@ pub struct Router {
     roots_about_caller: Arc<BTreeSet<String>>,
     clients: Clients,
     dynamic_accounts: Arc<DynamicAccounts>,
-    graphql_prices: Arc<GraphqlPrices>,
 }
 
 impl Router {
@@ -64,8 +64,6 @@ impl Router {
                 || Arc::new(DynamicAccounts::new(&env.config)),
                 |before| Arc::clone(&before.dynamic_accounts),
             ),
-            graphql_prices: before
-                .map_or_else(Arc::default, |before| Arc::clone(&before.graphql_prices)),
         })
     }
 
@@ -80,10 +78,6 @@ impl Router {
     /// Methods that are served: those that the service documents, or, for a plain HTTP cache, all.
     pub fn methods(&self) -> Methods {
         if self.env.mode == Mode::Rfc9111 { Methods::All } else { Methods::Documented }
-    }
-
-    pub fn observe_price(&self, operation: OperationKey, answer: &[u8]) {
-        self.graphql_prices.record(operation, answer);
     }
 
     /// Returns the upstream credential that a known client sends beside its key, with a dynamic
@@ -183,6 +177,7 @@ impl Router {
         Ok(Route {
             endpoint,
             scope,
+            about_caller,
             candidates,
             view,
             // Decoded, because two spellings may be one resource, as in `invalidation/log.rs`.
@@ -195,6 +190,7 @@ impl Router {
             points: endpoint.points,
             content: endpoint.content_generating,
             spacing,
+            operation: None,
         })
     }
 
@@ -253,6 +249,7 @@ impl Router {
         } else {
             self.able(endpoint, &Params::default(), "/graphql", &accounts)?
         };
+        let operation = Operation::of(graphql);
         let (points, spacing) = match graphql.effect {
             GraphqlEffect::Query => (GRAPHQL_QUERY_POINTS, WriteSpacing::None),
             GraphqlEffect::Plain => (GRAPHQL_MUTATION_POINTS, WriteSpacing::Plain),
@@ -263,15 +260,17 @@ impl Router {
         Ok(Route {
             endpoint,
             scope,
+            about_caller: true,
             view: Arc::clone(&candidates),
             candidates,
             lane: "/graphql".into(),
-            cost: graphql
-                .priced
-                .map_or(endpoint.primary_cost, |operation| self.graphql_prices.of(operation)),
+            cost: operation.map_or(endpoint.primary_cost, |operation| {
+                self.dispatcher.admissions().graphql_prices.of(operation.key)
+            }),
             points,
             content: matches!(graphql.effect, GraphqlEffect::Creates | GraphqlEffect::Unclear),
             spacing,
+            operation,
         })
     }
 

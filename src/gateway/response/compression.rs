@@ -14,13 +14,13 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header;
-use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{Equivalent, Weighter};
+use moka::Equivalent;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use crate::decision::cache::request_directives::RequestDirectives;
-use crate::gateway::cache::store::{Entry, Sharding};
+use crate::gateway::cache::bounded::BoundedCache;
+use crate::gateway::cache::store::Entry;
 use crate::gateway::environment::Environment;
 use crate::gateway::http::content_coding::{ContentCodings, accepts_gzip};
 use crate::gateway::response::form::{Form, is_not_modified};
@@ -38,12 +38,8 @@ const LEVEL: u32 = 2;
 /// The compressed forms' memory as a divisor of the cache's memory. Each form also counts its text,
 /// which is about seven times as long.
 const SHARE_OF_CACHE: u64 = 8;
-/// Two of the largest forms fit into one shard.
-const SHARDING: Sharding = Sharding { largest_per_shard: 2, shards_max: 16 };
 /// Overhead of a form: its key with an address of usual length, and its slot.
-const FORM_BYTES: usize = 256;
-/// A usual form with its text, for sizing the table.
-const USUAL_BYTES: u64 = 8 * 1024;
+const FORM_BYTES: usize = 500;
 
 struct CompressedForm {
     /// `None` if compression does not shorten it.
@@ -83,6 +79,10 @@ impl CompressedForm {
         Self { bytes, text }
     }
 
+    fn memory_bytes(&self) -> usize {
+        FORM_BYTES + self.text.len() + self.bytes.as_ref().map_or(0, Bytes::len)
+    }
+
     fn sent(&self) -> Sent {
         self.bytes.clone().map_or(Sent::Identity, Sent::Gzip)
     }
@@ -108,7 +108,7 @@ pub enum Sent {
 }
 
 pub struct CompressedForms {
-    kept: Cache<Key, Arc<CompressedForm>, ByMemory>,
+    kept: BoundedCache<Key, Arc<CompressedForm>>,
     /// Bounds the compressions off the serving threads.
     background: Semaphore,
     /// Bytes of all forms that the cache or a client has.
@@ -147,26 +147,17 @@ impl<'o> KeyRef<'o> {
     }
 }
 
-#[derive(Clone)]
-struct ByMemory;
-
-impl Weighter<Key, Arc<CompressedForm>> for ByMemory {
-    fn weight(&self, _: &Key, form: &Arc<CompressedForm>) -> u64 {
-        (FORM_BYTES + form.text.len() + form.bytes.as_ref().map_or(0, Bytes::len)) as u64
-    }
-}
-
 /// True if the answer has several forms. Depends on the answer, not on the request.
 pub fn is_negotiated(entry: &Entry) -> bool {
     entry.head.codings != ContentCodings::IdentityOnly && entry.body.text().len() >= TEXT_BYTES_MIN
 }
 
 impl CompressedForms {
-    /// Sizes the cache beside an answer cache of `cache_bytes` with bodies of up to `object_max`.
-    pub fn new(cache_bytes: u64, object_max: u64) -> Self {
+    /// Sizes the cache beside an answer cache of `cache_bytes`.
+    pub fn new(cache_bytes: u64) -> Self {
         let bytes_max = cache_bytes / SHARE_OF_CACHE;
-        let lifecycle = DefaultLifecycle::default();
-        let kept = SHARDING.cache(bytes_max, object_max, USUAL_BYTES, ByMemory, lifecycle);
+        let weigh = |_: &Key, form: &Arc<CompressedForm>| form.memory_bytes();
+        let kept = BoundedCache::new(bytes_max, weigh, |_, _| {});
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         // The others serve those who do not wait for a compression.
         let background = Semaphore::new((processors / 2).max(1));
@@ -177,7 +168,7 @@ impl CompressedForms {
 
     /// Drops all forms, so that a purge leaves nothing behind.
     pub fn forget(&self) {
-        self.kept.clear();
+        self.kept.remove_if(|_| true);
     }
 
     fn get(&self, body: &Body, origin: &Origin) -> Option<Sent> {
@@ -265,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_form_is_found_only_for_the_text_it_was_made_of() {
-        let forms = CompressedForms::new(1 << 20, 1 << 16);
+        let forms = CompressedForms::new(1 << 20);
         let [one, same] = [(); 2].map(|()| Body::opaque(vec![b'x'; 4096].into()));
         forms.keep(&one, &origin("a"), form(one.shared_text(), &forms));
         assert!(forms.get(&one.clone(), &origin("b")).is_some(), "it is alike for all");
@@ -280,7 +271,7 @@ mod tests {
                 .all(|body| body.text().as_ptr() != at && forms.get(body, &origin("a")).is_none())
         );
         forms.forget();
-        assert_eq!(forms.kept.len(), 0);
+        assert_eq!(forms.kept.size(), (0, 0));
     }
 
     #[test]
@@ -292,7 +283,7 @@ mod tests {
         );
         let body =
             urls.with_url_offsets(Bytes::from_static(b"{\"url\":\"https://api.example.com/a\"}"));
-        let forms = CompressedForms::new(1 << 20, 1 << 16);
+        let forms = CompressedForms::new(1 << 20);
         forms.keep(&body, &origin("http://a"), form(body.shared_text(), &forms));
         assert!(
             forms.get(&body, &origin("http://a")).is_some()
@@ -302,16 +293,22 @@ mod tests {
 
     #[test]
     fn forms_are_bounded_and_incompressible_text_stays_plain() {
-        let forms = CompressedForms::new(1 << 20, 1 << 16);
+        let forms = CompressedForms::new(1 << 20);
         for _ in 0..100 {
             let body = Body::opaque(vec![b'x'; 4096].into());
             forms.keep(&body, &origin("a"), form(body.shared_text(), &forms));
         }
-        assert!(forms.kept.weight() <= 1 << 17 && forms.kept.len() > 10);
+        let (kept, bytes) = forms.kept.size();
+        assert!(bytes <= 1 << 17 && kept > 10);
         let noise = ring::digest::digest(&ring::digest::SHA512, b"noise");
         let noise = Bytes::copy_from_slice(noise.as_ref());
         assert!(matches!(form(noise, &forms).sent(), Sent::Identity));
-        forms.forget();
-        assert_eq!(forms.live.load(Ordering::Relaxed), 0);
+        // Removed values are dropped some steps later.
+        let is_empty = || forms.live.load(Ordering::Relaxed) == 0;
+        assert!((0..100_000).any(|_| {
+            forms.forget();
+            std::thread::yield_now();
+            is_empty()
+        }));
     }
 }

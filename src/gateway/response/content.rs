@@ -1,19 +1,22 @@
 //! Replies to a client from fetched, stored and streamed answers.
 
+use std::ops::RangeInclusive;
+
 use bytes::Bytes;
-use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, StatusCode};
 
 use crate::decision::cache::conditional::{Outcome as Conditional, evaluate, fails, is_exact};
 use crate::decision::cache::freshness::Mode;
 use crate::gateway::cache::shared_body::{Head, Reader};
 use crate::gateway::dispatch::answer::{AnswerBody, UpstreamAnswer};
 use crate::gateway::http::decoding::weak;
-use crate::gateway::http::headers::{declared_length, remove_digests, to_client};
+use crate::gateway::http::headers::{remove_digests, to_client};
 use crate::gateway::http::interim::Interim;
 use crate::gateway::http::media_type::is_json;
+use crate::gateway::http::range::{Part, part_of};
 use crate::gateway::response::form::Form;
-use crate::gateway::response::reply::{Reply, ReplyBody};
+use crate::gateway::response::reply::{BodySource, Reply, ReplyBody};
 use crate::gateway::response::responder::Responder;
 use crate::gateway::url_rewrite::json_stream::JsonStream;
 use crate::gateway::url_rewrite::map::{Body, Origin, blank_secrets};
@@ -45,6 +48,16 @@ impl Responder {
         let date = date.filter(|date| is_exact(&head.headers, Some(date), head.requested_at));
         let is_not_modified =
             evaluate(form.headers, head.status, etag.into_iter(), date) == Conditional::NotModified;
+        let (part, length) =
+            if is_not_modified { (Part::Whole, 0) } else { part_of_body(&reader, form) };
+        match part {
+            Part::Whole => {}
+            Part::Bytes(range) => return self.reply_with_part(*reader, form.origin, range, length),
+            Part::Unsatisfiable => {
+                let reply = Reply::empty(StatusCode::RANGE_NOT_SATISFIABLE);
+                return reply.with(header::CONTENT_RANGE, format!("bytes */{length}"));
+            }
+        }
         let mut reply = self.reply_from_reader(reader, form.origin);
         if is_not_modified {
             for name in NOT_OF_A_304 {
@@ -56,10 +69,30 @@ impl Responder {
         reply
     }
 
+    /// Renders a part of a shared body with this length.
+    fn reply_with_part(
+        &self,
+        reader: Reader,
+        origin: &Origin,
+        range: RangeInclusive<usize>,
+        length: u64,
+    ) -> Reply {
+        let (first, last) = (*range.start() as u64, *range.end() as u64);
+        let mut reply = self.reply_from_reader(Box::new(reader.part(first..last + 1)), origin);
+        reply.status = StatusCode::PARTIAL_CONTENT;
+        // RFC 9530, RFC 1864: the digest of the whole content does not fit a part.
+        for name in ["content-digest", "content-md5"] {
+            reply.headers.remove(name);
+        }
+        reply.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(last - first + 1));
+        reply.with(header::CONTENT_RANGE, format!("bytes {first}-{last}/{length}"))
+    }
+
     /// Renders an answer that is not stored: that of a write, or a shared body.
     pub fn reply_from_answer(&self, answer: UpstreamAnswer, origin: &Origin) -> Reply {
         let AnswerBody::Whole(bytes) = &answer.body else {
-            return self.reply_from_reader(Box::new(Reader::alone(answer)), origin);
+            return self
+                .reply_from_reader(Box::new(Reader::alone(answer, &self.env.spool_space)), origin);
         };
         let mut headers = self.headers_of_answer(&answer.headers, origin);
         if !is_json(&answer.headers) {
@@ -73,7 +106,8 @@ impl Responder {
         Reply { status: answer.status, headers, body }
     }
 
-    fn reply_from_reader(&self, reader: Box<Reader>, origin: &Origin) -> Reply {
+    /// Renders a shared body as it comes.
+    pub fn reply_from_reader(&self, reader: Box<Reader>, origin: &Origin) -> Reply {
         let Head { status, headers: received, .. } = reader.head();
         let (status, mut headers) = (*status, self.headers_of_answer(received, origin));
         let rewriting = is_json(received)
@@ -86,10 +120,15 @@ impl Responder {
             remove_digests(&mut headers);
         }
         // Rewriting changes the length.
-        if let Some(length) = declared_length(received).filter(|_| rewriting.is_none()) {
+        if let Some(length) = reader.length().filter(|_| rewriting.is_none()) {
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
         }
-        Reply { status, headers, body: ReplyBody::Streamed { rewriting, reader } }
+        if let Some(age) = reader.age.map(|age| age.as_secs()).filter(|age| *age > 0) {
+            let before = headers.get(header::AGE).and_then(|age| age.to_str().ok()?.parse().ok());
+            headers.insert(header::AGE, HeaderValue::from(age.saturating_add(before.unwrap_or(0))));
+        }
+        let source = BodySource::Shared(reader);
+        Reply { status, headers, body: ReplyBody::Streamed { rewriting, source } }
     }
 
     fn headers_of_answer(&self, received: &HeaderMap, origin: &Origin) -> HeaderMap {
@@ -149,4 +188,15 @@ impl Responder {
             }
         }
     }
+}
+
+/// Returns the part of a shared body that a request names, and the length of the whole. The part of
+/// a body whose length or bytes are not known yet is the whole.
+fn part_of_body(reader: &Reader, form: &Form<'_>) -> (Part, u64) {
+    let has_parts = *form.method == Method::GET
+        && reader.head().status == StatusCode::OK
+        && form.headers.contains_key(header::RANGE);
+    let Some(length) = reader.length().filter(|_| has_parts) else { return (Part::Whole, 0) };
+    let etag = reader.head().headers.get(header::ETAG);
+    (part_of(form.headers, usize::try_from(length).unwrap_or(usize::MAX), etag), length)
 }

@@ -1,7 +1,7 @@
 //! The requested form of an answer, and the evaluation of conditions against a stored one.
 
 use http::Method;
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, HeaderMap};
 
 use crate::decision::cache::conditional::{Outcome as Conditional, evaluate};
 use crate::gateway::cache::store::Entry;
@@ -19,8 +19,7 @@ pub fn is_not_modified(entry: &Entry, request_headers: &HeaderMap) -> bool {
     if !has_date && !request_headers.contains_key(header::IF_NONE_MATCH) {
         return false;
     }
-    let own = entry.head.etag().into_iter().filter_map(|etag| HeaderValue::from_bytes(etag).ok());
-    let etags = own.chain(entry.stored.etags());
+    let etags = entry.head.etag().into_iter().chain(entry.stored.etags());
     let last_modified = if has_date { entry.stored.exact_date() } else { None };
     evaluate(request_headers, entry.status(), etags, last_modified.as_ref())
         == Conditional::NotModified

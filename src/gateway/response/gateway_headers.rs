@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::HeaderValue;
 
 use crate::api::ResourceName;
-use crate::telemetry::{CacheOutcome, Fetch};
+use crate::telemetry::CacheOutcome;
 
 use crate::gateway::dispatch::progress::Figures;
 use crate::gateway::environment::Environment;
@@ -72,8 +72,9 @@ const fn spent_nothing(cache: CacheOutcome) -> bool {
         CacheOutcome::Hit
         | CacheOutcome::Collapsed(_)
         | CacheOutcome::StaleIfLimited
-        | CacheOutcome::StaleIfError => true,
-        CacheOutcome::Fetched(fetch) => matches!(fetch, Fetch::Revalidated),
+        | CacheOutcome::StaleIfError
+        | CacheOutcome::StaleWhileRevalidate => true,
+        CacheOutcome::Fetched(fetch) => fetch.is_free(),
         CacheOutcome::Bypass | CacheOutcome::None => false,
     }
 }

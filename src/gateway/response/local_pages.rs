@@ -34,7 +34,7 @@ const HELP: &str = "weir: what the gateway's own errors mean\n\n\
 #secondary-rate-limits\n  403, message \"You have exceeded a secondary rate limit...\": too much at once, or too many requests wait already. Ask again after Retry-After seconds.\n\n\
 #no_key #wrong_key\n  401: send your key as Authorization: Bearer KEY, as the password of Basic, or as X-Weir-Key: KEY.\n\n\
 #misplaced_key\n  400: a key of this gateway stands where the upstream could see it, such as the query or another header. Nothing was sent.\n\n\
-#wrong_signature #malformed_delivery #deliveries_full\n  401, 400, 503: a webhook delivery must be signed with sha256 and the secret in [webhooks], be JSON, and not come with too many others at once.\n\n\
+#wrong_signature #malformed_delivery #deliveries_full\n  401, 400, 503: a webhook delivery must be signed with sha256 and the secret in [webhooks], be JSON, and find memory beside those under way.\n\n\
 #not_allowed #no_account #no_token\n  403: your client's entry in the gateway's config does not cover this request, has no account of its own, or no token of the gateway may carry it.\n\n\
 #malformed #broken_body #body_too_large #body_timeout #head_timeout\n  400, 405, 408, 413, 414, 431: the request is not exactly one well-formed request, or did not arrive in time.\n\n\
 #upstream_unreachable\n  502: no connection to the upstream. Nothing was executed.\n\n\

@@ -15,15 +15,19 @@ use crate::decision::cache::freshness::Mode;
 use crate::gateway::cache::store::Entry;
 use crate::gateway::http::content_coding::ContentCodings;
 use crate::gateway::http::head_writer::{Head, MapHead, OnWire};
-use crate::gateway::http::range::{Part, part_of};
+use crate::gateway::http::headers::VIA_WEIR;
+use crate::gateway::http::media_type::is_json;
+use crate::gateway::http::range::{Part, part_of, plain_range};
 use crate::gateway::response::compression::{Sent, is_negotiated};
 use crate::gateway::response::content::NOT_OF_A_304;
 use crate::gateway::response::form::{Form, is_not_modified};
 use crate::gateway::response::gateway_headers::{GatewayHeaders, add_gateway_headers};
 use crate::gateway::response::long_texts::SHORT_BYTES_MAX;
-use crate::gateway::response::reply::{Reply, ReplyBody};
+use crate::gateway::response::reply::{BodySource, Reply, ReplyBody};
 use crate::gateway::response::responder::Responder;
 use crate::gateway::response::write::{body_of, finish_head};
+use crate::gateway::spool::kept::FileReader;
+use crate::gateway::url_rewrite::json_stream::JsonStream;
 use crate::gateway::url_rewrite::rendering::Rendering;
 use crate::telemetry::{CacheOutcome, Fetch};
 
@@ -44,8 +48,8 @@ pub enum Selection {
     NotModified,
     Whole,
     Gzip(Bytes),
-    /// A part, in bytes of the rendered body.
-    Part(RangeInclusive<usize>),
+    /// A part, in bytes of the rendered body, and its `Content-Range`.
+    Part(RangeInclusive<usize>, String),
     Unsatisfiable,
 }
 
@@ -82,12 +86,16 @@ impl Responder {
             || form.headers.contains_key(header::IF_UNMODIFIED_SINCE);
         if has_precondition {
             let (etag, date) = (entry.head.etag(), entry.stored.last_modified());
+            let etag = etag.as_ref().map(HeaderValue::as_bytes);
             if fails(form.headers, entry.status(), etag, date.as_ref()) {
                 return Some(Selection::PreconditionFailed);
             }
         }
         if is_not_modified(entry, form.headers) {
             return Some(Selection::NotModified);
+        }
+        if entry.status() == StatusCode::PARTIAL_CONTENT {
+            return Some(piece_of(entry, form));
         }
         let has_range = form.headers.contains_key(header::RANGE);
         let sent = match compression {
@@ -100,14 +108,18 @@ impl Responder {
             Sent::Gzip(gzip) => return Some(Selection::Gzip(gzip)),
             Sent::Later => return None,
         }
-        if !has_range || *form.method != Method::GET || entry.status() != StatusCode::OK {
+        let has_parts = *form.method == Method::GET && entry.status() == StatusCode::OK;
+        if !has_range || !has_parts || is_rewritten_as_sent(entry) {
             return Some(Selection::Whole);
         }
-        let etag = entry.head.etag().and_then(|etag| HeaderValue::from_bytes(etag).ok());
+        let etag = entry.head.etag();
         let length = self.env.urls.rendered_bytes(&entry.body, form.origin);
         Some(match part_of(form.headers, length, etag.as_ref()) {
             Part::Whole => Selection::Whole,
-            Part::Bytes(range) => Selection::Part(range),
+            Part::Bytes(range) => {
+                let content_range = format!("bytes {}-{}/{length}", range.start(), range.end());
+                Selection::Part(range, content_range)
+            }
             Part::Unsatisfiable => Selection::Unsatisfiable,
         })
     }
@@ -123,12 +135,22 @@ impl Responder {
     ) -> (MapHead, ReplyBody) {
         let mut head = MapHead::default();
         let body = match self.render(content, form, added, now, &mut head) {
-            Source::Stored(entry) => {
-                ReplyBody::Rendered(Box::new(self.env.urls.rendering(&entry.body, form.origin)))
-            }
+            Source::Stored(entry) => match entry.body.file() {
+                Some(file) => self.body_on_disk(&entry, file.reader(), form),
+                None => {
+                    ReplyBody::Rendered(Box::new(self.env.urls.rendering(&entry.body, form.origin)))
+                }
+            },
             Source::Ready(body) => body,
         };
         (head, body)
+    }
+
+    /// The body of an answer on disk, or a part of it.
+    fn body_on_disk(&self, entry: &Entry, reader: FileReader, form: &Form<'_>) -> ReplyBody {
+        let rewriting = is_rewritten_as_sent(entry)
+            .then(|| Box::new(JsonStream::new(self.env.urls.clone(), form.origin.clone())));
+        ReplyBody::Streamed { rewriting, source: BodySource::File(Box::new(reader)) }
     }
 
     /// Renders a stored answer into a buffer: the head and the body, or the beginning of a long
@@ -143,9 +165,10 @@ impl Responder {
         into: &mut Vec<u8>,
     ) -> (StatusCode, Buffered) {
         let status = selection.status(&entry);
+        let has_date = entry.head.has_date && selection.has_stored_fields();
         let content = Content::Stored(entry, selection);
         let source = self.render(content, form, Some(added), now, &mut OnWire(into));
-        finish_head(into);
+        finish_head(into, has_date);
         let (_, sends_body) = body_of(form.method, status);
         let before = into.len();
         let rest = match source {
@@ -200,6 +223,9 @@ impl Responder {
             head.set_number(header::CONTENT_LENGTH.as_str(), length as u64);
         }
         if let Some(added) = added {
+            if self.env.mode == Mode::Rfc9111 && added.cache != CacheOutcome::None {
+                head.add(&header::VIA, &VIA_WEIR);
+            }
             add_gateway_headers(&self.env, head, &added);
         }
         source
@@ -232,21 +258,25 @@ impl Responder {
                 (status, whole(Bytes::new()), Some(0))
             }
             Selection::NotModified => {
-                self.add_stored(&entry, entry.head.wire_not_modified(), &[], status, form, head);
+                // That of a stored part is about its content, which a 304 has not.
+                let (lines, omitted) = (entry.head.wire_not_modified(), ["content-range"]);
+                self.add_stored(&entry, lines, &omitted, status, form, head);
                 self.add_age(&entry, cache, now, head);
                 (status, whole(Bytes::new()), None)
             }
-            Selection::Part(range) => {
+            Selection::Part(range, content_range) => {
                 // RFC 9530, RFC 1864: the digest of the whole content does not fit a part.
                 let omitted = ["content-digest", "content-md5", "content-range"];
                 self.add_stored(&entry, entry.head.wire(), &omitted, status, form, head);
                 self.add_age(&entry, cache, now, head);
-                let content_range =
-                    format!("bytes {}-{}/{}", range.start(), range.end(), rendered());
                 head.set(header::CONTENT_RANGE.as_str(), content_range.as_bytes());
-                let part = self.env.urls.rendering(&entry.body, form.origin).part(&range);
-                let length = part.bytes_left();
-                let part = ReplyBody::Rendered(Box::new(part));
+                let length = range.end() - range.start() + 1;
+                let part = if let Some(file) = entry.body.file() {
+                    self.body_on_disk(&entry, file.reader().part(&range), form)
+                } else {
+                    let body = self.env.urls.rendering(&entry.body, form.origin);
+                    ReplyBody::Rendered(Box::new(body.part(&range)))
+                };
                 (status, Source::Ready(part), Some(length))
             }
             Selection::Gzip(gzip) => {
@@ -258,13 +288,13 @@ impl Responder {
             Selection::Whole => {
                 self.add_stored(&entry, entry.head.wire(), &[], status, form, head);
                 self.add_age(&entry, cache, now, head);
-                (status, Source::Stored(entry), Some(body_bytes))
+                let length = (!is_rewritten_as_sent(&entry)).then_some(body_bytes);
+                (status, Source::Stored(entry), length)
             }
         }
     }
 
-    /// Adds the stored fields: the lines equal for all clients, then the URLs, rewritten for this
-    /// one.
+    /// Adds the stored fields: those equal for all clients, then the URLs, rewritten for this one.
     fn add_stored(
         &self,
         entry: &Entry,
@@ -275,6 +305,12 @@ impl Responder {
         head: &mut impl Head,
     ) {
         head.add_lines(lines, omitted);
+        if let Some(etag) = entry.head.content_etag() {
+            head.set(header::ETAG.as_str(), &etag.text());
+        }
+        if let Some(date) = entry.head.modified() {
+            head.set(header::LAST_MODIFIED.as_str(), &date);
+        }
         if is_negotiated(entry) && entry.head.codings == ContentCodings::NegotiatedWithoutVary {
             head.add(&header::VARY, &HeaderValue::from_static("Accept-Encoding"));
         }
@@ -297,8 +333,9 @@ impl Responder {
             CacheOutcome::Hit
                 | CacheOutcome::StaleIfLimited
                 | CacheOutcome::StaleIfError
-                | CacheOutcome::Fetched(Fetch::Revalidated)
-                | CacheOutcome::Collapsed(Fetch::Revalidated)
+                | CacheOutcome::StaleWhileRevalidate
+                | CacheOutcome::Fetched(Fetch::Revalidated | Fetch::Requested { status: 304 })
+                | CacheOutcome::Collapsed(Fetch::Revalidated | Fetch::Requested { status: 304 })
         );
         if is_stored || self.env.mode == Mode::Rfc9111 && entry.stored.came_aged() {
             let secs = entry.validated().age(now, self.env.mode).as_secs();
@@ -309,12 +346,35 @@ impl Responder {
     }
 }
 
+/// True if the body is on disk and its URLs are rewritten as it is sent, so that its length is not
+/// known before.
+fn is_rewritten_as_sent(entry: &Entry) -> bool {
+    entry.body.file().is_some() && is_json(&entry.head.to_map())
+}
+
+/// Selects the requested piece of a stored part. An answer to this very request may have another
+/// part than it names, and says so.
+fn piece_of(entry: &Entry, form: &Form<'_>) -> Selection {
+    let (bytes, held) = (entry.body.text().len(), entry.content_range());
+    let piece = held.zip(plain_range(form.headers)).and_then(|(held, (_, range))| {
+        let piece = held.piece(bytes as u64, range)?;
+        let begin = usize::try_from(piece.bytes.start).ok()?;
+        let end = usize::try_from(piece.bytes.end).ok()?.checked_sub(1)?;
+        (begin > 0 || end + 1 < bytes).then(|| Selection::Part(begin..=end, held.of_piece(&piece)))
+    });
+    piece.unwrap_or(Selection::Whole)
+}
+
 impl Selection {
+    fn has_stored_fields(&self) -> bool {
+        !matches!(self, Self::PreconditionFailed | Self::Unsatisfiable)
+    }
+
     fn status(&self, entry: &Entry) -> StatusCode {
         match self {
             Self::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
             Self::NotModified => StatusCode::NOT_MODIFIED,
-            Self::Part(_) => StatusCode::PARTIAL_CONTENT,
+            Self::Part(..) => StatusCode::PARTIAL_CONTENT,
             Self::Unsatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
             Self::Whole | Self::Gzip(_) => entry.status(),
         }

@@ -1,11 +1,14 @@
 //! An answer before it is written: status, headers and body.
 
+use std::future::pending;
+
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use crate::gateway::cache::shared_body::Reader;
+use crate::gateway::cache::shared_body::{Lost, Reader, SlotNeeded};
 use crate::gateway::response::enclosed::Enclosed;
+use crate::gateway::spool::kept::{FileReader, Unreadable};
 use crate::gateway::url_rewrite::json_stream::JsonStream;
 use crate::gateway::url_rewrite::rendering::Rendering;
 
@@ -26,8 +29,32 @@ pub enum ReplyBody {
     Streamed {
         /// The URL rewriter, for JSON.
         rewriting: Option<Box<JsonStream>>,
-        reader: Box<Reader>,
+        source: BodySource,
     },
+}
+
+/// The source of a body that is passed on piece by piece.
+pub enum BodySource {
+    Shared(Box<Reader>),
+    File(Box<FileReader>),
+}
+
+impl BodySource {
+    /// Returns the next piece; `None` at the end.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Lost> {
+        match self {
+            Self::Shared(reader) => reader.next().await,
+            Self::File(reader) => reader.next().await.map_err(|Unreadable| Lost),
+        }
+    }
+
+    /// Reads on from the upstream while the client takes nothing ([`Reader::read_ahead`]).
+    pub async fn read_ahead(&self) -> SlotNeeded {
+        match self {
+            Self::Shared(reader) => reader.read_ahead().await,
+            Self::File(_) => pending().await,
+        }
+    }
 }
 
 impl ReplyBody {

@@ -17,7 +17,7 @@ impl Responder {
     pub fn new(env: &Arc<Environment>, before: Option<&Self>) -> Self {
         let cache = &env.config.cache;
         let compressed_forms = before.map_or_else(
-            || Arc::new(CompressedForms::new(cache.max_size, cache.max_object)),
+            || Arc::new(CompressedForms::new(cache.max_size)),
             |before| Arc::clone(&before.compressed_forms),
         );
         let long_texts = before.map_or_else(

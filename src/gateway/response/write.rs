@@ -31,7 +31,7 @@ pub async fn write(
     let piece_bytes = pacing.piece_bytes().min(frame_bytes);
     let mut writer = Writer { session, pacing, written: 0 };
     let mut body = match body {
-        ReplyBody::Streamed { mut rewriting, mut reader } => {
+        ReplyBody::Streamed { mut rewriting, mut source } => {
             // HTTP/1.0 has no chunks: the end of the connection ends the body.
             let has_chunks = !writer.session.is_http2()
                 && writer.session.req_header().version == Version::HTTP_11;
@@ -42,7 +42,7 @@ pub async fn write(
             writer.head(head).await?;
             // A body that breaks off upstream must break off here too, not end as if complete.
             while sends_body
-                && let Some(mut read) = reader.next().await.map_err(|Lost| Broken::Lost)?
+                && let Some(mut read) = source.next().await.map_err(|Lost| Broken::Lost)?
             {
                 while !read.is_empty() {
                     let mut piece = read.split_to(read.len().min(piece_bytes));
@@ -52,11 +52,11 @@ pub async fn write(
                     tokio::select! {
                         biased;
                         written = writer.piece(piece, false) => written?,
-                        SlotNeeded = reader.read_ahead() => return Err(Broken::SlotNeeded),
+                        SlotNeeded = source.read_ahead() => return Err(Broken::SlotNeeded),
                     }
                 }
             }
-            drop(reader);
+            drop(source);
             let rest = rewriting.map_or_else(Bytes::new, |rewriting| rewriting.finish());
             writer.piece(rest, true).await?;
             return Ok(writer.written);
@@ -74,10 +74,12 @@ pub async fn write(
     }
 }
 
-/// Ends a head in a buffer as the framework would end it.
-pub fn finish_head(into: &mut Vec<u8>) {
+/// Ends a head in a buffer as the framework would end it, which replaces any `Date`.
+pub fn finish_head(into: &mut Vec<u8>, has_date: bool) {
     let mut head = OnWire(into);
-    head.set(header::DATE.as_str(), get_cached_date().as_bytes());
+    if !has_date {
+        head.set(header::DATE.as_str(), get_cached_date().as_bytes());
+    }
     head.set(header::CONNECTION.as_str(), b"keep-alive");
     into.extend_from_slice(b"\r\n");
 }

@@ -140,6 +140,13 @@ pub(super) fn is_followed(session: &ServerSession) -> bool {
         .is_some_and(|connection| connection.unread().is_over() && !connection.ahead().is_empty())
 }
 
+/// Sends the client what comes of the answer at once.
+pub(super) fn write_promptly(session: &ServerSession) {
+    if let Some(connection) = connection_below(session) {
+        connection.write_promptly();
+    }
+}
+
 fn connection_below(session: &ServerSession) -> Option<&Connection> {
     let ServerSession::H1(session) = session else { return None };
     session.stream().as_any().downcast_ref()

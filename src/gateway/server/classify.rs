@@ -123,8 +123,7 @@ impl Handler {
     ) -> Result<Arc<Entry>, CacheLookup> {
         let _lookup = spans::cache_span(&request.span).entered();
         let sent = request.to_upstream(&self.gateway.env);
-        let entry =
-            self.gateway.cache.fresh(route.scope, &from.valid, &request.headers, sent, now)?;
+        let entry = self.gateway.cache.fresh(route, &from.valid, &request.headers, sent, now)?;
         request.outcome.cache = CacheOutcome::Hit;
         Ok(entry)
     }

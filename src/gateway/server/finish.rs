@@ -74,6 +74,9 @@ impl Request {
         outcome.upstream_attempts = figures.attempts;
         outcome.cost = figures.cost;
         outcome.upstream_request_id = figures.upstream_request_id;
+        if let Some(asked_for) = figures.asked_for {
+            (outcome.cache_key, outcome.operation) = (Some(asked_for.key), asked_for.operation);
+        }
         outcome.upstream = figures.upstream;
         outcome.queue = figures.queue;
         outcome.account = figures.account.map(|account| Arc::clone(env.shared_name(account)));

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join;
 use parking_lot::Mutex;
 use pingora::apps::ServerApp as _;
 use pingora::listeners::ListenerConfig;
@@ -30,13 +31,15 @@ use tokio::time::{sleep_until, timeout_at};
 
 use crate::clock::timer_now;
 use crate::config::Listen;
+use crate::gateway::cache::invalidation::snapshot_mark::Level;
 use crate::gateway::reload::Current;
 use crate::gateway::server::connection::LAST_REQUEST_WAIT;
 use crate::gateway::server::handler::Frontend;
 
-/// One write for an ordinary answer (src/gateway/README.md, "The framework"). Reads have a buffer
-/// of the gateway's own; the framework's would hold another 64 KiB for each connection.
-const BUFFERS: L4BufferSettings = L4BufferSettings { read: Some(0), write: Some(16 * 1024) };
+/// Reads and writes have buffers of the gateway's own. The framework's take 80 KiB for each
+/// connection, and keep bytes of a slow body from its client (src/gateway/README.md, "The
+/// framework").
+const BUFFERS: L4BufferSettings = L4BufferSettings { read: Some(0), write: Some(0) };
 
 /// Bytes of a connection that the system holds and has not sent. It would otherwise take megabytes
 /// of an answer, and then nothing for minutes from a client that still reads.
@@ -56,6 +59,10 @@ static DROP_SYN: [SockFilter; 4] = [
     SockFilter::new(0x06, 0, 0, 0),
     SockFilter::new(0x06, 0, 0, u32::MAX),
 ];
+
+/// The time before the end of a drain at which the cache is written although requests still run.
+/// Chosen here: several hundred MiB take it.
+const SNAPSHOT_TIME: Duration = Duration::from_secs(2);
 
 /// The most connections that are taken from a backlog: the system's usual bound for one
 /// (`net.core.somaxconn`).
@@ -232,7 +239,24 @@ impl Listening {
         }
         self.listeners.clear();
         active.refuse();
-        let finished = timeout_at(over, active.idle()).await.is_ok();
+        let finished = match self.current.snapshots() {
+            None => timeout_at(over, active.idle()).await.is_ok(),
+            Some(snapshots) => {
+                let cache = Arc::clone(&self.current.gateway().cache);
+                let write = |level| timeout_at(over, snapshots.end(Arc::clone(&cache), level));
+                let spared = SNAPSHOT_TIME.min(grace / 10);
+                let finished = timeout_at(over - spared, active.idle()).await.is_ok();
+                if finished {
+                    _ = write(Level::Last).await;
+                    true
+                } else {
+                    // Requests that end later may spend what this snapshot does not know.
+                    let (_, rest) =
+                        join(write(Level::Unchanged), timeout_at(over, active.idle())).await;
+                    rest.is_ok()
+                }
+            }
+        };
         let left = active.count();
         self.service.abort();
         if finished { Drained::Completely } else { Drained::CutOff(left) }

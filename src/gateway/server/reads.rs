@@ -17,6 +17,7 @@ use crate::gateway::cache::store::Entry;
 use crate::gateway::dispatch::{job::Job, progress::RequestProgress, route::Route};
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::headers;
+use crate::gateway::http::range::plain_range;
 use crate::gateway::response::render::{Buffered, Compression, Content, Selection};
 use crate::gateway::server::request::{
     Classification, ClientRequest, Known, Request, RoutedRequest, Stop,
@@ -124,7 +125,10 @@ impl Handler {
         let mut job = self.job(request, &from, route, OutgoingBody::Absent);
         job.request.method = Method::GET;
         let directives = RequestDirectives::of(&request.headers, self.gateway.env.mode);
-        let cache_request = Arc::new(CacheRequest { job, scope, directives });
+        let is_plain_get = self.gateway.cache.is_plain() && request.method == Method::GET;
+        let range = plain_range(&request.headers).filter(|_| is_plain_get);
+        let range = range.map(|(line, range)| (line.clone(), range));
+        let cache_request = Arc::new(CacheRequest { job, scope, directives, range, query: None });
         self.gateway.cache.read(cache_request, lookup, progress).await
     }
 
@@ -146,7 +150,7 @@ impl Handler {
     }
 
     /// Renders a stored answer, or the beginning of a long one, into the buffer. Returns the entry
-    /// when that is for the session: its body has to be compressed first, elsewhere.
+    /// when that is for the session: its body is on disk, or has to be compressed first, elsewhere.
     pub(super) fn put(
         &self,
         entry: Arc<Entry>,
@@ -155,6 +159,9 @@ impl Handler {
         buffer: &mut Vec<u8>,
     ) -> Result<Buffered, Arc<Entry>> {
         let responder = &self.gateway.responder;
+        if entry.body.file().is_some() {
+            return Err(entry);
+        }
         let Some(selection) = responder.select(&entry, &request.form(), Compression::AtOnce) else {
             return Err(entry);
         };

@@ -4,12 +4,12 @@
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
-use http::header::USER_AGENT;
+use http::header::{USER_AGENT, VIA};
 use http::{HeaderMap, HeaderValue, Method, Uri, Version};
 
 use crate::api::Endpoint;
 use crate::clock::{Moment, Timestamp};
-use crate::decision::AccountId;
+use crate::decision::{AccountId, Mode};
 use crate::gateway::active::ActiveGuard;
 use crate::gateway::address::decode_unreserved;
 use crate::gateway::assembly::Gateway;
@@ -192,6 +192,9 @@ impl Request {
             let passing = if is_read { Passing::Read(env.mode) } else { Passing::Write };
             let mut headers = headers::to_upstream(&self.headers, passing, dialect);
             headers::complete(&mut headers, dialect);
+            if env.mode == Mode::Rfc9111 {
+                headers.insert(VIA, headers::VIA_WEIR);
+            }
             if is_read {
                 headers::spell_accept(&mut headers, dialect);
             }

@@ -13,8 +13,8 @@ use tracing::Instrument;
 use crate::gateway::cache::lookup::ReadAnswer;
 use crate::gateway::error::{GatewayError, Malformed};
 use crate::gateway::request::validate::{self, BodyFraming, ValidRequest, Wire};
-use crate::gateway::response::{pacing::Broken, render::Content, write};
-use crate::gateway::server::body::{can_go_on, is_followed};
+use crate::gateway::response::{pacing::Broken, render::Content, reply::ReplyBody, write};
+use crate::gateway::server::body::{can_go_on, is_followed, write_promptly};
 use crate::gateway::server::connection::ip_of;
 use crate::gateway::server::request::{Body, Classification, Known, Request, Stop, Transport};
 use crate::gateway::server::{handler::Handler, interims::takes_interims};
@@ -84,6 +84,9 @@ impl Handler {
             session.set_keepalive(None);
         }
         self.pass_on_interims(session, request).await?;
+        if matches!(body, ReplyBody::Streamed { .. }) {
+            write_promptly(session);
+        }
         let (_, sends_body) = write::body_of(&request.method, head.status);
         let reading = if sends_body { self.reading(request, body.text()) } else { None };
         write::write(session, &request.method, head, body, self.pacing().of(reading)).await
@@ -128,7 +131,9 @@ impl Handler {
             Classification::Delivery(valid) => {
                 Box::pin(self.delivery(session, request, &valid)).await
             }
-            Classification::Graphql(from) => Box::pin(self.graphql(session, request, &from)).await,
+            Classification::Graphql(from) => {
+                return Box::pin(self.graphql(session, request, &from)).await;
+            }
             Classification::OwnWrite(from, id) => {
                 Box::pin(self.own_write(session, request, &from, id)).await
             }

@@ -1,4 +1,4 @@
-//! Writes of a client that waits for the answer, GraphQL included.
+//! Writes of a client that waits for the answer, GraphQL included. A GraphQL query becomes a read.
 
 use std::sync::Arc;
 
@@ -6,15 +6,18 @@ use http::Method;
 use pingora::protocols::http::ServerSession;
 use tokio::task::JoinHandle;
 
-use crate::api::GraphqlRequest;
+use crate::api::{GraphqlEffect, GraphqlRequest};
 use crate::decision::WriteSpacing;
+use crate::decision::cache::request_directives::RequestDirectives;
 use crate::gateway::address::Service;
-use crate::gateway::dispatch::answer::{AnswerBody, UpstreamAnswer};
+use crate::gateway::assembly::Gateway;
+use crate::gateway::cache::lookup::{CacheRequest, ReadAnswer};
+use crate::gateway::dispatch::answer::UpstreamAnswer;
 use crate::gateway::dispatch::job::{Job, Unconditional};
 use crate::gateway::dispatch::progress::CancelOutcome;
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::body::{BegunBody, BodyFault, BodyRead, HeldBody};
-use crate::gateway::response::reply::Reply;
+use crate::gateway::response::{render::Content, render::Selection, reply::Reply};
 use crate::gateway::server::credentials::carries_credential;
 use crate::gateway::server::handler::Handler;
 use crate::gateway::server::request::{Body, ClientRequest, Request, RoutedRequest, Stop};
@@ -32,7 +35,7 @@ impl Handler {
         session: &mut ServerSession,
         request: &mut Request,
         from: &ClientRequest,
-    ) -> Result<Reply, Stop> {
+    ) -> Result<Content, Stop> {
         let ClientRequest { valid, client } = from;
         let is_bodiless = matches!(valid.method, Method::GET | Method::HEAD);
         let body = if is_bodiless {
@@ -53,7 +56,42 @@ impl Handler {
             None => (OutgoingBody::Absent, None),
         };
         let job = Job { memory, ..self.job(request, from, route, outgoing) };
-        self.queue_or_perform(session, request, from, job, Some(graphql)).await
+        // An answer with a secret that cannot be blanked is neither stored nor shared.
+        if graphql.effect == GraphqlEffect::Query && !graphql.hides_secret {
+            return self.query(session, request, job, &graphql).await;
+        }
+        self.queue_or_perform(session, request, from, job, Some(graphql)).await.map(Content::Made)
+    }
+
+    /// Answers a GraphQL query like a read: equal queries share a fetch.
+    async fn query(
+        &self,
+        session: &mut ServerSession,
+        request: &mut Request,
+        job: Job,
+        graphql: &GraphqlRequest,
+    ) -> Result<Content, Stop> {
+        let Gateway { cache, responder, env, .. } = &*self.gateway;
+        let body = if let OutgoingBody::Whole(body) = &job.request.body { &**body } else { &[] };
+        let query = cache.query(graphql, body, &job.request.headers);
+        let mut directives = RequestDirectives::of(&request.headers, env.mode);
+        if query.ttl.is_none() {
+            // Nothing is stored but a long answer in a file.
+            let no_store = directives.no_store;
+            directives = RequestDirectives { no_store, ..RequestDirectives::default() };
+        }
+        let (scope, query) = (job.route.scope, Some(query));
+        let cache_request = Arc::new(CacheRequest { job, scope, directives, query, range: None });
+        let mut progress = request.progress.clone();
+        let read = Box::pin(cache.read(cache_request, None, &mut progress));
+        let answered = self.while_connected(session, request, read).await;
+        Ok(match request.fetched(progress, answered)? {
+            // A client's conditions and ranges are about addresses, not about queries.
+            ReadAnswer::Entry(entry, _) => Content::Stored(entry, Selection::Whole),
+            ReadAnswer::Streamed(reader, _) => {
+                Content::Made(responder.reply_from_reader(reader, &request.origin))
+            }
+        })
     }
 
     pub(super) async fn write_request(
@@ -143,10 +181,6 @@ impl Handler {
             return self.enqueue(session, request, from, job, terms).await;
         }
         let answer = self.perform_write(session, request, job).await?;
-        let priced = graphql.and_then(|graphql| graphql.priced);
-        if let (Some(operation), AnswerBody::Whole(body)) = (priced, &answer.body) {
-            self.gateway.router.observe_price(operation, body);
-        }
         Ok(self.gateway.responder.reply_from_answer(answer, &request.origin))
     }
 

@@ -190,7 +190,7 @@ impl Upstream {
         request: &UpstreamRequest<'_>,
         reuse: Reuse,
         may_send: impl FnOnce() -> bool,
-    ) -> Result<Exchange, FetchError> {
+    ) -> Result<Box<Exchange>, FetchError> {
         let to = self.address(request.request.service);
         let head = head_of(&to.url, request)?;
         let idle = if reuse == Reuse::Idle { to.idle.take() } else { None };
@@ -203,7 +203,7 @@ impl Upstream {
             return Err(FetchError::Cancelled);
         }
         match self.exchange_head(&mut connection, &head, request).await {
-            Ok((status, mut headers)) => Ok(Exchange {
+            Ok((status, mut headers)) => Ok(Box::new(Exchange {
                 connection,
                 address: Arc::clone(to),
                 body_timeout: self.response_timeout,
@@ -214,7 +214,7 @@ impl Upstream {
                 headers,
                 pending: VecDeque::new(),
                 memory: None,
-            }),
+            })),
             Err(FetchError::Lost(error)) if is_reused => Err(FetchError::Stale(error)),
             Err(error) => Err(error),
         }
@@ -393,7 +393,7 @@ impl Exchange {
     /// of unknown length if too many such bodies are being read. With `answer_by`, a body that
     /// stalls ends with that time; one under way goes on.
     pub async fn collect(
-        mut self,
+        mut self: Box<Self>,
         bytes_max: usize,
         answer_by: Option<Timestamp>,
     ) -> Result<Collected, FetchError> {
@@ -406,14 +406,17 @@ impl Exchange {
         Ok(collected)
     }
 
-    async fn collect_in_pace(mut self, bytes_max: usize) -> Result<Collected, FetchError> {
+    async fn collect_in_pace(
+        mut self: Box<Self>,
+        bytes_max: usize,
+    ) -> Result<Collected, FetchError> {
         let left = self.connection.body_bytes_left();
         if left.is_some_and(|left| left > bytes_max as u64) {
-            return Ok(Collected::TooLarge(Bytes::new(), Box::new(self)));
+            return Ok(Collected::TooLarge(Bytes::new(), self));
         }
         let Some(first) = self.next_piece().await? else { return Ok(self.whole(Bytes::new())) };
         if first.len() > bytes_max {
-            return Ok(Collected::TooLarge(first, Box::new(self)));
+            return Ok(Collected::TooLarge(first, self));
         }
         let Some(second) = self.next_piece().await? else { return Ok(self.whole(first)) };
         // The length is that of the encoded body.
@@ -431,14 +434,14 @@ impl Exchange {
         Ok(self.whole(body.freeze()))
     }
 
-    fn whole(self, body: Bytes) -> Collected {
+    fn whole(self: Box<Self>, body: Bytes) -> Collected {
         self.release();
         Collected::Whole(body)
     }
 
     /// Collects a body of unknown length as pieces: a growing buffer would triple the memory.
     async fn collect_unmeasured(
-        mut self,
+        mut self: Box<Self>,
         mut pieces: VecDeque<Bytes>,
         bytes_max: usize,
     ) -> Result<Collected, FetchError> {
@@ -446,7 +449,7 @@ impl Exchange {
         loop {
             if length > bytes_max || !self.may_hold(length) {
                 self.pending = pieces;
-                return Ok(Collected::TooLarge(Bytes::new(), Box::new(self)));
+                return Ok(Collected::TooLarge(Bytes::new(), self));
             }
             let Some(piece) = self.next_piece().await? else { break };
             length += piece.len();

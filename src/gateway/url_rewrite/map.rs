@@ -3,15 +3,18 @@
 //! The upstream's URLs in a JSON body are located once, when the body arrives. Each answer then
 //! gets the client's own origin. User text and `html_url` stay unchanged.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 use memchr::{memchr, memmem};
 
 use crate::gateway::address::{Root, below};
+use crate::gateway::spool::kept::StoredFile;
 use crate::gateway::url_rewrite::offsets::{Builder, UrlOffset, UrlOffsets};
 use crate::gateway::url_rewrite::rendering::{Rendering, Replacement};
 
 /// The key of a short-lived secret in repository objects.
-const SECRET_KEY: &[u8] = b"\"temp_clone_token\"";
+const SECRET_KEYS: [&[u8]; 2] = [b"\"temp_clone_token\"", b"\"tempCloneToken\""];
 
 /// The API root of the self-hosted shape.
 const API_V3: &str = "/api/v3";
@@ -40,8 +43,21 @@ pub struct Origin {
 
 #[derive(Clone, Debug, Default)]
 pub struct Body {
-    bytes: Bytes,
+    text: Text,
     offsets: UrlOffsets,
+}
+
+/// The place of a body's text.
+#[derive(Clone, Debug)]
+enum Text {
+    InMemory(Bytes),
+    OnDisk(Arc<StoredFile>),
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self::InMemory(Bytes::new())
+    }
 }
 
 impl UrlMap {
@@ -183,13 +199,13 @@ impl UrlMap {
             }
             at = end + 1;
         }
-        Body { bytes, offsets: offsets.finish() }
+        Body { text: Text::InMemory(bytes), offsets: offsets.finish() }
     }
 
     /// Renders the body for this client; returns the stored bytes themselves if nothing changes.
     pub fn render(&self, body: &Body, origin: &Origin) -> Bytes {
         if body.offsets.is_empty() {
-            return body.bytes.clone();
+            return body.shared_text();
         }
         let mut out = Vec::with_capacity(self.rendered_bytes(body, origin));
         self.render_into(body, origin, &mut out);
@@ -199,7 +215,7 @@ impl UrlMap {
     /// Begins to render the body for this client piece by piece.
     pub fn rendering(&self, body: &Body, origin: &Origin) -> Rendering {
         if body.offsets.is_empty() {
-            return Rendering::opaque(body.bytes.clone());
+            return Rendering::opaque(body.shared_text());
         }
         let replacement = |prefix: usize| Replacement {
             replaced_bytes: self.prefixes[prefix].upstream.len(),
@@ -208,35 +224,66 @@ impl UrlMap {
                 .into(),
         };
         let replacements = (0..self.prefixes.len()).map(replacement).collect();
-        let Body { bytes, offsets } = body.clone();
-        Rendering::new(bytes, offsets, replacements, self.rendered_bytes(body, origin))
+        let (text, offsets) = (body.shared_text(), body.offsets.clone());
+        Rendering::new(text, offsets, replacements, self.rendered_bytes(body, origin))
     }
 
+    /// The length of the body for this client; of one on disk before its URLs are rewritten.
     pub fn rendered_bytes(&self, body: &Body, origin: &Origin) -> usize {
         let (counts, _) = body.offsets.counts();
         // Every replaced prefix is part of the body, so this cannot underflow.
         let counted = self.prefixes.iter().zip(counts).enumerate();
-        counted.fold(body.bytes.len(), |length, (index, (prefix, count))| {
+        counted.fold(body.len(), |length, (index, (prefix, count))| {
             let by = origin.base.len() + self.replacement(index, origin).len();
             length + count * by - count * prefix.upstream.len()
         })
     }
 
     pub fn render_into(&self, body: &Body, origin: &Origin, out: &mut Vec<u8>) {
-        let mut done = 0;
+        let (text, mut done) = (body.text(), 0);
         for offset in body.offsets.iter() {
-            out.extend_from_slice(&body.bytes[done..offset.at]);
+            out.extend_from_slice(&text[done..offset.at]);
             out.extend_from_slice(origin.base.as_bytes());
             out.extend_from_slice(self.replacement(offset.prefix, origin).as_bytes());
             done = offset.at + self.prefixes[offset.prefix].upstream.len();
         }
-        out.extend_from_slice(&body.bytes[done..]);
+        out.extend_from_slice(&text[done..]);
     }
 }
 
 impl Body {
     pub fn opaque(bytes: Bytes) -> Self {
-        Self { bytes, offsets: UrlOffsets::default() }
+        Self { text: Text::InMemory(bytes), offsets: UrlOffsets::default() }
+    }
+
+    /// A body that is read from a file. URLs in it are rewritten as it is sent.
+    pub fn on_disk(file: Arc<StoredFile>) -> Self {
+        Self { text: Text::OnDisk(file), offsets: UrlOffsets::default() }
+    }
+
+    /// The file of a body that is not in memory.
+    pub fn file(&self) -> Option<&Arc<StoredFile>> {
+        match &self.text {
+            Text::OnDisk(file) => Some(file),
+            Text::InMemory(_) => None,
+        }
+    }
+
+    /// The length of the stored text.
+    pub fn len(&self) -> usize {
+        match &self.text {
+            Text::InMemory(text) => text.len(),
+            Text::OnDisk(file) => usize::try_from(file.len()).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// True if both have the same text; of files only the same one.
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        match (self.file(), other.file()) {
+            (None, None) => self.text() == other.text(),
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
     }
 
     /// True if every client gets the same bytes.
@@ -244,36 +291,47 @@ impl Body {
         self.offsets.is_empty()
     }
 
-    /// The stored text with the upstream's URLs.
+    /// The stored text with the upstream's URLs; empty if it is on disk.
     pub fn text(&self) -> &[u8] {
-        &self.bytes
+        match &self.text {
+            Text::InMemory(text) => text,
+            Text::OnDisk(_) => &[],
+        }
     }
 
     pub fn shared_text(&self) -> Bytes {
-        self.bytes.clone()
+        match &self.text {
+            Text::InMemory(text) => text.clone(),
+            Text::OnDisk(_) => Bytes::new(),
+        }
     }
 
     /// Heap allocations in bytes: the text and the URL offsets.
     pub fn allocations(&self) -> [usize; 2] {
-        [self.bytes.len(), self.offsets.bytes()]
+        [self.text().len(), self.offsets.bytes()]
     }
 }
 
-/// Blanks every `temp_clone_token`; no secret is stored or shared (SPECIFICATION D2).
+/// Blanks every `temp_clone_token`, and the same in GraphQL; no secret is stored or shared
+/// (SPECIFICATION D2).
 pub fn blank_secrets(bytes: Bytes) -> Bytes {
+    SECRET_KEYS.iter().fold(bytes, blank_values)
+}
+
+fn blank_values(bytes: Bytes, key: &&[u8]) -> Bytes {
     let mut out: Option<BytesMut> = None;
     let mut done = 0;
-    for at in memmem::find_iter(&bytes, SECRET_KEY) {
+    for at in memmem::find_iter(&bytes, key) {
         // An escaped quote begins no key.
         let backslashes = bytes[..at].iter().rev().take_while(|byte| **byte == b'\\').count();
         if backslashes % 2 == 1 {
             continue;
         }
-        let after = &bytes[at + SECRET_KEY.len()..];
+        let after = &bytes[at + key.len()..];
         let value = after
             .iter()
             .position(|byte| !byte.is_ascii_whitespace() && *byte != b':')
-            .map(|offset| at + SECRET_KEY.len() + offset);
+            .map(|offset| at + key.len() + offset);
         let Some(open) = value.filter(|&open| open >= done && bytes[open] == b'"') else {
             continue;
         };
@@ -293,11 +351,12 @@ pub fn blank_secrets(bytes: Bytes) -> Bytes {
 
 /// True if the stored bytes may differ from those that the upstream sent.
 pub fn may_hold_secrets(bytes: &[u8]) -> bool {
-    memmem::find(bytes, SECRET_KEY).is_some()
+    SECRET_KEYS.iter().any(|key| memmem::find(bytes, key).is_some())
 }
 
 pub fn is_secret_key(key: &[u8]) -> bool {
-    SECRET_KEY.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")) == Some(key)
+    let quoted = |secret: &[u8]| secret.get(1..secret.len() - 1) == Some(key);
+    SECRET_KEYS.into_iter().any(quoted)
 }
 
 pub fn is_url_key(key: &[u8]) -> bool {
@@ -434,6 +493,10 @@ mod tests {
             (
                 r#"[{"temp_clone_token": "AB12","a":1},{"temp_clone_token":"x"}]"#,
                 r#"[{"temp_clone_token": "","a":1},{"temp_clone_token":""}]"#,
+            ),
+            (
+                r#"{"tempCloneToken":"x","temp_clone_token":"y","z":{"tempCloneToken" : "AB"}}"#,
+                r#"{"tempCloneToken":"","temp_clone_token":"","z":{"tempCloneToken" : ""}}"#,
             ),
             (r#"{"temp_clone_token":null}"#, r#"{"temp_clone_token":null}"#),
             // Another key, and one after a key that ends with a backslash.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::Method;
 
-use crate::api::{GraphqlRequest, OperationKey};
+use crate::api::GraphqlRequest;
 use crate::clock::Timestamp;
 use crate::decision::access::permitted;
 use crate::decision::permissions::AccessQuery;
@@ -40,7 +40,7 @@ impl Writes {
         write: &Write,
         deadline: Timestamp,
         journal: Arc<dyn Journal>,
-    ) -> Result<(Job, Option<OperationKey>), GatewayError> {
+    ) -> Result<Job, GatewayError> {
         let graphql = (write.address == Address::Graphql).then(|| {
             GraphqlRequest::read(&write.method, write.query.as_deref(), &write.headers, &write.body)
         });
@@ -57,7 +57,7 @@ impl Writes {
                 OutgoingBody::Whole(write.body.clone())
             },
         };
-        let job = Job {
+        Ok(Job {
             access_query: AccessQuery::of(route.endpoint, &write.path),
             route: Arc::new(route),
             request,
@@ -70,8 +70,7 @@ impl Writes {
             client_credential: None,
             journal: Some(journal),
             interims: None,
-        };
-        Ok((job, graphql.and_then(|graphql| graphql.priced)))
+        })
     }
 
     /// The route of a queued write under the current config, and its client's index there.

@@ -200,7 +200,7 @@ impl Writes {
         else {
             return RunOutcome::Stopped;
         };
-        let (mut job, priced) = match self.queued_job(write, progress.deadline, journal.clone()) {
+        let mut job = match self.queued_job(write, progress.deadline, journal.clone()) {
             Ok(job) => job,
             Err(error) => {
                 let state =
@@ -244,12 +244,7 @@ impl Writes {
                 Next::Unknown => WriteState::Unknown,
             };
             return RunOutcome::Ended(match answered {
-                Ok(answer) => {
-                    if let (Some(operation), AnswerBody::Whole(body)) = (priced, &answer.body) {
-                        self.router.observe_price(operation, body);
-                    }
-                    Ended::answered(state, &self.env, answer)
-                }
+                Ok(answer) => Ended::answered(state, &self.env, answer),
                 Err(error) => Ended::failed(state, error)
                     .after(request_progress.figures(self.env.clock.moment()).error),
             });

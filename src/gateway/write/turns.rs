@@ -4,12 +4,15 @@
 //! thousands of them must not need a task each.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Timestamp;
+use crate::decision::silence::Silence;
 use crate::decision::writes::lanes::{LaneKey, LanePosition, LaneTicket, Lanes, LanesFull};
 use crate::gateway::dispatch::progress::RequestProgress;
 
@@ -22,8 +25,9 @@ pub struct Turns {
 struct Inner {
     lanes: Lanes,
     waiting: HashMap<LaneTicket, WaitingWrite>,
-    /// Of each lane the write that is performed.
-    heads: HashMap<LaneKey, RequestProgress>,
+    /// Of each lane the write that is performed, with its number among all of them.
+    heads: HashMap<LaneKey, (u64, RequestProgress)>,
+    performed: u64,
 }
 
 enum WaitingWrite {
@@ -48,6 +52,7 @@ impl Turns {
                     lanes: Lanes::new(writes_max),
                     waiting: HashMap::new(),
                     heads: HashMap::new(),
+                    performed: 0,
                 }),
                 calls,
             }),
@@ -124,13 +129,20 @@ impl Turns {
         client: u32,
         resource: &str,
         progress: &RequestProgress,
+        now: Timestamp,
     ) -> Performed {
         let key = LaneKey { client, resource: resource.to_owned() };
-        self.inner.lock().heads.insert(key.clone(), progress.clone());
-        Performed { turns: Arc::clone(self), key }
+        let mut inner = self.inner.lock();
+        inner.performed += 1;
+        let number = inner.performed;
+        inner.heads.insert(key.clone(), (number, progress.clone()));
+        if let Some(silence) = inner.lanes.silence_mut(&key) {
+            silence.sent(now);
+        }
+        Performed { turns: Arc::clone(self), key, number }
     }
 
-    /// The performed write of a lane, if most of a wait behind it passed without an answer.
+    /// The performed write of a lane, if half of a wait or more passed without an answer.
     pub fn silent_head(
         &self,
         client: u32,
@@ -140,8 +152,8 @@ impl Turns {
     ) -> Option<RequestProgress> {
         let key = LaneKey { client, resource: resource.to_owned() };
         let inner = self.inner.lock();
-        let is_unanswered = inner.lanes.is_unanswered(&key, now, since);
-        inner.heads.get(&key).filter(|_| is_unanswered).cloned()
+        let is_unanswered = inner.lanes.silence(&key)?.is_unanswered(now, since);
+        inner.heads.get(&key).filter(|_| is_unanswered).map(|(_, progress)| progress.clone())
     }
 }
 
@@ -149,18 +161,38 @@ impl Turns {
 pub struct Performed {
     turns: Arc<Turns>,
     key: LaneKey,
+    number: u64,
 }
 
 impl Performed {
     /// Notes an answer, or that the upstream took a piece of the body.
     pub fn answered(&self, now: Timestamp) {
-        self.turns.inner.lock().lanes.answered(&self.key, now);
+        self.note(|silence| silence.answered(now));
+    }
+
+    /// Notes that the write ended without an answer, after this time on the wire.
+    pub fn lost(&self, now: Timestamp, on_wire: Duration) {
+        self.note(|silence| silence.lost(now, now - on_wire));
+    }
+
+    /// A write that was stopped may leave its lane before its guard ends.
+    fn note(&self, note: impl FnOnce(&mut Silence)) {
+        let mut inner = self.turns.inner.lock();
+        if inner.heads.get(&self.key).is_some_and(|(number, _)| *number == self.number) {
+            inner.lanes.silence_mut(&self.key).map(note);
+        }
     }
 }
 
 impl Drop for Performed {
     fn drop(&mut self) {
-        self.turns.inner.lock().heads.remove(&self.key);
+        self.note(Silence::ended);
+        let mut inner = self.turns.inner.lock();
+        if let Entry::Occupied(head) = inner.heads.entry(self.key.clone())
+            && head.get().0 == self.number
+        {
+            head.remove();
+        }
     }
 }
 
@@ -222,6 +254,32 @@ mod tests {
         drop(first);
         drop(second);
         assert!(third.wait().now_or_never().is_some());
+    }
+
+    #[test]
+    fn a_guard_that_outlives_its_turn_ends_no_other_write() {
+        let (turns, _calls) = Turns::new(10);
+        let (progress, at) = (RequestProgress::default(), Timestamp::from_secs);
+        let first = turns.enter(1, "/r").unwrap();
+        let stopped = turns.perform(1, "/r", &progress, at(0));
+        drop(first);
+        let _second = turns.enter(1, "/r").unwrap();
+        let _performed = turns.perform(1, "/r", &progress, at(1));
+        drop(stopped);
+        assert!(turns.silent_head(1, "/r", at(9), at(1)).is_some());
+    }
+
+    #[test]
+    fn a_write_that_a_limit_held_is_no_silence() {
+        let (turns, _calls) = Turns::new(10);
+        let (progress, at) = (RequestProgress::default(), Timestamp::from_secs);
+        let _places = [0; 4].map(|_| turns.enter(1, "/r").unwrap());
+        let limited = turns.perform(1, "/r", &progress, at(0));
+        limited.lost(at(20), Duration::ZERO);
+        drop(limited);
+        turns.perform(1, "/r", &progress, at(20)).answered(at(21));
+        let _on_wire = turns.perform(1, "/r", &progress, at(21));
+        assert!(turns.silent_head(1, "/r", at(22), at(0)).is_none());
     }
 
     #[test]

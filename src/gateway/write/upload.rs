@@ -2,8 +2,8 @@
 //!
 //! The whole body goes to an anonymous temporary file first, at the pace of its client. Only then
 //! does the write join its lane and take its account's place among the spaced writes, so that a
-//! slow client holds up nobody. The file is sent once and at full speed, without a second attempt.
-//! The rest equals other writes.
+//! slow client holds up nobody. The file is sent at full speed, and again only after a 401 that is
+//! its token's. The rest equals other writes.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +15,6 @@ use tracing::Instrument;
 use crate::decision::LimitKind;
 use crate::decision::scheduler::shared_capacity::Holder;
 
-use crate::gateway::cache::spool::Spool;
 use crate::gateway::dispatch::answer::UpstreamAnswer;
 use crate::gateway::dispatch::attempt::{Prepared, Unanswered, UnsettledAnswer};
 use crate::gateway::dispatch::attempt_ends::UNFIT;
@@ -25,6 +24,7 @@ use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::body::{BegunBody, BodyFault, HeldBody};
 use crate::gateway::shared_space::{Share, SharedSpace};
+use crate::gateway::spool::file::Spool;
 use crate::gateway::upstream::fetch::{Exchange, FetchError, Reuse, Sending};
 use crate::gateway::write::turns::{Performed, Turn};
 use crate::gateway::write::writes::{InvalidationGuard, Writes};
@@ -85,7 +85,7 @@ impl SpooledBody {
             return Err(NotSpooled::Body(BodyFault::NoRoom));
         }
         if !piece.is_empty() {
-            self.spool.write(self.bytes, piece).await.map_err(NotSpooled::File)?;
+            self.spool.write(self.bytes, vec![piece]).await.map_err(NotSpooled::File)?;
         }
         self.bytes = end;
         Ok(())
@@ -104,24 +104,34 @@ impl Writes {
     ) -> Result<UpstreamAnswer, GatewayError> {
         self.wait_for_turn(&mut turn, &job, &request_progress).await?;
         let answer = {
-            let _invalidation = InvalidationGuard {
-                cache: &self.cache,
-                job: &job,
-                request_progress: &request_progress,
-            };
-            let performed = self.turns.perform(job.client, &job.route.lane, &request_progress);
-            match self.upload_once(&job, &request_progress, body, &performed).await {
+            let mut invalidation = InvalidationGuard::new(&self.cache, &job, &request_progress);
+            let now = || self.env.clock.now();
+            let performed =
+                self.turns.perform(job.client, &job.route.lane, &request_progress, now());
+            let mut answered = self.upload_once(&job, &request_progress, &body, &performed).await;
+            // A 401 executes nothing, and the file still has the whole body.
+            if let Err(Unanswered::TokenRejected | Unanswered::TokenCleared) = answered {
+                answered = self.upload_once(&job, &request_progress, &body, &performed).await;
+            }
+            drop(body);
+            match answered {
                 Ok(answer) => {
-                    performed.answered(self.env.clock.now());
-                    self.cache.invalidate_named(&job, &answer);
+                    performed.answered(now());
+                    invalidation.answered(&answer);
+                    invalidation.named(self.cache.invalidate_named(&job, &answer));
                     // A repetition cannot resolve the outcome for any method: there is none.
-                    if answer.status.is_server_error() && !job.is_read() {
+                    let is_plain = self.cache.is_plain();
+                    if answer.status.is_server_error() && !job.is_read() && !is_plain {
                         Err(GatewayError::OutcomeUnknown)
                     } else {
                         Ok(answer)
                     }
                 }
-                Err(unanswered) => Err(self.not_repeated(&job, &request_progress, unanswered)),
+                Err(unanswered) => {
+                    let error = self.not_repeated(&job, &request_progress, unanswered);
+                    self.note_loss(&performed, &request_progress);
+                    Err(error)
+                }
             }
         };
         drop(turn);
@@ -132,7 +142,7 @@ impl Writes {
         &self,
         job: &Job,
         request_progress: &RequestProgress,
-        body: SpooledBody,
+        body: &SpooledBody,
         performed: &Performed,
     ) -> Result<UpstreamAnswer, Unanswered> {
         let prepared = self
@@ -151,7 +161,7 @@ impl Writes {
         job: &Job,
         request_progress: &RequestProgress,
         prepared: &Prepared<'_>,
-        body: SpooledBody,
+        body: &SpooledBody,
         performed: &Performed,
     ) -> Result<UnsettledAnswer, FetchError> {
         let mut exchange = self.dispatcher.send(prepared, request_progress, Reuse::Never).await?;
@@ -159,10 +169,9 @@ impl Writes {
             prepared.body_taken();
             performed.answered(self.env.clock.now());
         };
-        if pass_on(job, &mut exchange, &body, taken).await? == Sending::GoesOn {
+        if pass_on(job, &mut exchange, body, taken).await? == Sending::GoesOn {
             exchange.finish_streamed(job.interims.as_deref()).await?;
         }
-        drop(body);
         UnsettledAnswer::read(exchange, job.hold_max, 0, None).await
     }
 
@@ -186,7 +195,8 @@ impl Writes {
             Unanswered::CredentialUnfit => GatewayError::NoToken(UNFIT.into()),
             Unanswered::Failed(error) => {
                 request_progress.failed(&error);
-                if request_progress.was_sent() {
+                // An earlier attempt was answered, with a 401.
+                if error.may_have_run() {
                     GatewayError::OutcomeUnknown
                 } else if matches!(error, FetchError::Down) {
                     self.dispatcher.upstream_down(job)

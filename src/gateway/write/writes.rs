@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::clock::Timestamp;
 use crate::decision::LimitKind;
 
+use crate::gateway::cache::after_write::Names;
 use crate::gateway::cache::read_cache::ReadCache;
 use crate::gateway::dispatch::answer::UpstreamAnswer;
 use crate::gateway::dispatch::breaker::CircuitBreaker;
@@ -19,7 +20,7 @@ use crate::gateway::environment::Environment;
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::router::Router;
 use crate::gateway::write::queue::{Queue, Watched};
-use crate::gateway::write::turns::{Turn, Turns};
+use crate::gateway::write::turns::{Performed, Turn, Turns};
 use crate::writes::record::Response;
 use crate::writes::{StoreError, WriteId, WriteState};
 
@@ -143,14 +144,28 @@ impl Writes {
         job: &Job,
         request_progress: &RequestProgress,
     ) -> Result<UpstreamAnswer, GatewayError> {
-        let _invalidation = InvalidationGuard { cache: &self.cache, job, request_progress };
-        let performed = self.turns.perform(job.client, &job.route.lane, request_progress);
+        let mut invalidation = InvalidationGuard::new(&self.cache, job, request_progress);
+        let now = || self.env.clock.now();
+        let performed = self.turns.perform(job.client, &job.route.lane, request_progress, now());
         let answer = self.dispatcher.perform(job, request_progress, &Unconditional).await;
-        if let Ok(answer) = &answer {
-            performed.answered(self.env.clock.now());
-            self.cache.invalidate_named(job, answer);
+        match &answer {
+            Ok(answer) => {
+                performed.answered(now());
+                invalidation.answered(answer);
+                invalidation.named(self.cache.invalidate_named(job, answer));
+            }
+            Err(_) => self.note_loss(&performed, request_progress),
         }
         answer
+    }
+
+    /// Notes the end of a performed write without an answer, unless something else than the wait
+    /// for one ended it.
+    pub(super) fn note_loss(&self, performed: &Performed, request_progress: &RequestProgress) {
+        let figures = request_progress.figures(self.env.clock.moment());
+        if figures.error.is_some() {
+            performed.lost(self.env.clock.now(), figures.upstream);
+        }
     }
 
     /// Waits until a queued write has ended, or until its turn can no longer come in time.
@@ -212,15 +227,38 @@ impl Drop for SyncWait<'_> {
 
 /// Guard: invalidates all that a write may have changed, whatever its outcome.
 pub struct InvalidationGuard<'w> {
-    pub cache: &'w ReadCache,
-    pub job: &'w Job,
-    pub request_progress: &'w RequestProgress,
+    cache: &'w ReadCache,
+    job: &'w Job,
+    request_progress: &'w RequestProgress,
+    is_void: bool,
+    names: Names,
+}
+
+impl<'w> InvalidationGuard<'w> {
+    pub fn new(cache: &'w ReadCache, job: &'w Job, request_progress: &'w RequestProgress) -> Self {
+        Self { cache, job, request_progress, is_void: false, names: Names::Paths }
+    }
+
+    /// Notes what the answer names of the things that the write changed.
+    pub fn named(&mut self, names: Names) {
+        self.names = names;
+    }
+
+    /// Takes the answer into account: for a plain HTTP cache an error has changed nothing (RFC 9111
+    /// §4.4), unless an earlier attempt may have been executed.
+    pub fn answered(&mut self, answer: &UpstreamAnswer) {
+        let is_error = answer.status.is_client_error() || answer.status.is_server_error();
+        self.is_void = is_error
+            && self.cache.is_plain()
+            && self.job.journal.is_none()
+            && self.request_progress.attempts() == 1;
+    }
 }
 
 impl Drop for InvalidationGuard<'_> {
     fn drop(&mut self) {
-        if self.request_progress.was_sent() {
-            self.cache.invalidate(self.job);
+        if self.request_progress.was_sent() && !self.is_void {
+            self.cache.invalidate(self.job, self.names);
         }
     }
 }

@@ -7,12 +7,14 @@ use http::StatusCode;
 use super::exchanges::UpstreamResponse;
 use super::jobs::{Job, Waiter};
 use super::{Event, READS, Run};
+use crate::clock::Timestamp;
 use crate::decision::AccountId;
-use crate::decision::cache::cache_control::storable;
+use crate::decision::cache::arrived::Arrived;
 use crate::decision::cache::freshness::Stored;
 use crate::decision::retry::{Failure, Next, Patience, Policy};
 use crate::simulation::Unplayable;
 use crate::simulation::report::ClientReport;
+use crate::simulation::store::Answer;
 
 impl Run<'_> {
     /// Handles an answer other than a limit.
@@ -21,6 +23,7 @@ impl Run<'_> {
         id: u64,
         account: AccountId,
         answer: &UpstreamResponse,
+        sent_at: Timestamp,
     ) -> Result<(), Unplayable> {
         if answer.status.is_server_error() {
             return self.failed(id, Failure::Upstream5xx);
@@ -30,11 +33,16 @@ impl Run<'_> {
         if let Some(key) = self.jobs.get(&id).and_then(|job| job.key.clone()) {
             if is_confirmed {
                 if let Some(stored) = self.store.get_mut(&key) {
-                    stored.revalidate(self.now, &answer.headers, token, None);
+                    stored.stored.revalidate(self.now, &answer.headers, token, None);
+                    stored.requested_at = stored.requested_at.max(sent_at);
                 }
-            } else if storable(answer.status, &answer.headers) {
-                self.store
-                    .put(&key, Stored::new(self.now, answer.status, &answer.headers, token, None));
+            } else {
+                let (status, mode, at) = (answer.status, self.plan.freshness, self.now);
+                let headers = &answer.headers;
+                if (Arrived { status, headers, at, mode }).is_storable() {
+                    let stored = Stored::new(mode, at, status, headers, token, None);
+                    self.store.put(&key, Answer { stored, requested_at: sent_at });
+                }
             }
         }
         let Some(job) = self.close(id) else { return Ok(()) };

@@ -88,8 +88,8 @@ impl Run<'_> {
         job.ticket = None;
         let place = place_of(grant.account);
         let stored = job.key.as_ref().and_then(|key| self.store.get(key));
-        let validators =
-            stored.and_then(|stored| stored.validators(Some(self.plan.rules.owner(grant.account))));
+        let owner = Some(self.plan.rules.owner(grant.account));
+        let validators = stored.and_then(|answer| answer.stored.validators(owner));
         let request = self.upstream.request(
             self.now,
             (place, Sender::Ours),
@@ -270,7 +270,11 @@ impl Run<'_> {
         };
         self.admission.settle(self.now, lease, settlement, jitter);
         self.was_away(job, sent_at);
-        if refusal.is_some() { self.limited(job) } else { self.answer(job, account, &answer) }
+        if refusal.is_some() {
+            self.limited(job)
+        } else {
+            self.answer(job, account, &answer, sent_at)
+        }
     }
 
     fn was_away(&mut self, job: u64, sent_at: Timestamp) {

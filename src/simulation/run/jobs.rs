@@ -8,7 +8,6 @@ use http::Method;
 use super::{Event, Run};
 use crate::clock::Timestamp;
 use crate::decision::TokenKey;
-use crate::decision::cache::freshness::Stored;
 use crate::decision::cache::key::{Accept, CacheKey};
 use crate::decision::writes::lanes::{LaneKey, LanePosition, LaneTicket};
 use crate::decision::{
@@ -118,17 +117,18 @@ impl Run<'_> {
 
     /// Answers from the store, or joins a fetch in flight. Returns false when neither is possible.
     fn is_served_without_job(&mut self, waiter: Waiter, path: &str, key: &CacheKey) -> bool {
-        let stored = self.store.get(key);
-        if stored.is_some_and(|stored| stored.is_fresh(self.now, self.plan.freshness)) {
+        let (mode, at_most) = (self.plan.freshness, self.plan.revalidate_at_most);
+        if self.store.get(key).is_some_and(|answer| answer.is_fresh(self.now, mode, at_most)) {
             self.count(waiter.client, |report| report.hits += 1);
             if let Some(resource) = self.polling.resource(path) {
                 let shown = self.shown.get(key).copied().unwrap_or(0);
-                self.report.tally.stale += u64::from(shown < self.polling.version(resource));
+                let outdated = self.polling.outdated_for(resource, shown, self.now);
+                self.report.tally.add_hit(outdated, at_most);
             }
             self.served(waiter, Duration::ZERO);
             return true;
         }
-        let fetching = self.fetching.get(key).filter(|_| self.plan.rules.coalesces());
+        let fetching = self.fetching.get(key).filter(|_| self.plan.rules.is_ours());
         let Some(job) = fetching.and_then(|job| self.jobs.get_mut(job)) else { return false };
         job.waiters.push(waiter);
         true
@@ -156,7 +156,7 @@ impl Run<'_> {
         let (route, ledger) = (&job.route, self.admission.ledger());
         let stored = job.key.as_ref().and_then(|key| self.store.get(key));
         let prefer = stored
-            .and_then(Stored::preferred_token)
+            .and_then(|answer| answer.stored.preferred_token())
             .map(|TokenKey(token)| AccountId(u32::try_from(token).unwrap_or(0)));
         Demand {
             client: ClientId(u32::try_from(job.client).unwrap_or(u32::MAX)),
@@ -166,6 +166,7 @@ impl Run<'_> {
             resource: ledger.resource_for(route.endpoint.id, &route.endpoint.resource),
             endpoint: route.endpoint.id,
             cost: route.endpoint.primary_cost,
+            unproven: 0,
             points: route.points,
             graphql: route.graphql,
             content: route.endpoint.content_generating,

@@ -13,10 +13,13 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::Method;
+
 use super::bots::{Bot, BotRequest};
 use super::event_queue::EventQueue;
 use super::plan::{BEGINNING, Demanded, Plan};
-use super::polling::{self, Polling};
+use super::polling::Polling;
 use super::report::{ClientReport, Report};
 use super::store::Store;
 use super::truth::Truth;
@@ -34,6 +37,8 @@ use exchanges::Exchange;
 use jobs::Job;
 use narration::EventLog;
 
+/// Body in place of an unrecorded one: a GraphQL query, which is invalid on other routes.
+const UNRECORDED_BODY: &[u8] = b"{\"query\":\"{ viewer { login } }\"}";
 /// Default of `writes.queue_max`.
 const LANES_MAX: usize = 10_000;
 /// Retries of a read, as in the gateway.
@@ -174,8 +179,12 @@ impl<'p> Run<'p> {
 
     fn begin(&mut self) {
         match &self.plan.demand {
-            Demanded::Workload(Workload::Polling) => {
-                self.polling = Polling::new(self.plan.seed, self.plan.bots, self.plan.length);
+            Demanded::Workload(workload @ (Workload::Polling | Workload::DensePolling)) => {
+                let Plan { seed, bots, length, .. } = *self.plan;
+                self.polling = match workload {
+                    Workload::DensePolling => Polling::dense(seed, bots, length),
+                    _ => Polling::new(seed, bots, length),
+                };
                 for (place, request) in self.polling.polls.iter().enumerate() {
                     self.event_queue.put(self.now + request.after, Event::Polls(place));
                 }
@@ -263,7 +272,8 @@ impl<'p> Run<'p> {
         let known = self.plan.clients.iter().position(|known| Some(&known.name) == name);
         let trace::Recorded { method, path, .. } = recorded;
         if let Some(client) = known {
-            let body = trace::body(&method);
+            let is_read = matches!(method, Method::GET | Method::HEAD);
+            let body = Bytes::from_static(if is_read { b"" } else { UNRECORDED_BODY });
             self.submit(None, client, BotRequest { method, path, body, patience: None });
         }
     }
@@ -271,9 +281,10 @@ impl<'p> Run<'p> {
     fn polls(&mut self, place: usize) {
         let Some(polled) = self.polling.polls.get(place).copied() else { return };
         let client = polled.bot % self.plan.clients.len().max(1);
+        let Some(path) = self.polling.path(polled.resource) else { return };
         let request = BotRequest {
             method: http::Method::GET,
-            path: polling::path_of(polled.resource),
+            path: path.to_owned(),
             body: bytes::Bytes::new(),
             patience: None,
         };

@@ -31,6 +31,8 @@ pub fn emit(outcome: &Outcome) {
                 trace_id = outcome.trace_id.as_ref().map(LogText::as_str),
                 status = outcome.status,
                 cache = outcome.cache.label(),
+                cache_key = outcome.cache_key.map(|key| format!("{key:016x}")),
+                operation = outcome.operation.as_ref().map(LogText::as_str),
                 account = outcome.account.as_deref(),
                 resource = outcome.resource.as_deref(),
                 upstream_attempts = outcome.upstream_attempts,

@@ -49,6 +49,8 @@ fn a_request_is_one_line_of_flat_json() {
 #[test]
 fn a_request_line_has_these_keys_and_no_other() {
     let mut full = outcome();
+    full.cache_key = Some(0x2a);
+    full.operation = Some(LogText::operation("OpenIssues"));
     full.account = Some("bot".into());
     full.resource = Some("core".into());
     full.refusal = Some("budget");
@@ -72,6 +74,7 @@ fn a_request_line_has_these_keys_and_no_other() {
             "bytes_in",
             "bytes_out",
             "cache",
+            "cache_key",
             "client",
             "client_address",
             "cost",
@@ -84,6 +87,7 @@ fn a_request_line_has_these_keys_and_no_other() {
             "level",
             "message",
             "method",
+            "operation",
             "path",
             "protocol",
             "queue_ms",

@@ -106,6 +106,8 @@ struct Counts {
     write_attempts: Series<StateLabels, Histogram>,
     write_queue: Durations<StateLabels>,
     cache_evictions: Counter,
+    spool_evictions: Counter,
+    background_revalidations: Counter,
     predicted_etags: Count<PredictionLabels>,
     webhook_deliveries: Count<WebhookLabels>,
     invariant_broken: Count<InvariantLabels>,
@@ -123,6 +125,9 @@ struct Gauges {
     writes_oldest: Gauge<f64, AtomicU64>,
     cache_entries: Gauge<u64, AtomicU64>,
     cache_bytes: Gauge<u64, AtomicU64>,
+    spool_files: Gauge<u64, AtomicU64>,
+    spool_bytes: Gauge<u64, AtomicU64>,
+    snapshot_time: Gauge<u64, AtomicU64>,
     upstream_down: Level<AddressLabels>,
     token_healthy: Level<TokenLabels>,
 }
@@ -252,9 +257,24 @@ impl Metrics {
         self.counts.cache_evictions.inc_by(entries);
     }
 
+    /// Counts a stored answer on disk that was evicted for room.
+    pub fn spool_evicted(&self) {
+        self.counts.spool_evictions.inc();
+    }
+
+    /// Counts a revalidation that no client waits for.
+    pub fn background_revalidation(&self) {
+        self.counts.background_revalidations.inc();
+    }
+
     /// Returns the stored answers evicted for room.
     pub fn evictions(&self) -> u64 {
         self.counts.cache_evictions.get()
+    }
+
+    /// Returns the stored answers on disk evicted for room.
+    pub fn spool_evictions(&self) -> u64 {
+        self.counts.spool_evictions.get()
     }
 
     /// Returns finished requests by cache outcome, in the words of the label. Label sets in the
@@ -335,6 +355,17 @@ impl Metrics {
         self.gauges.cache_bytes.set(bytes);
     }
 
+    /// Sets the number and the size of the temporary files of answers.
+    pub fn set_spools(&self, files: u64, bytes: u64) {
+        self.gauges.spool_files.set(files);
+        self.gauges.spool_bytes.set(bytes);
+    }
+
+    /// Sets the time of the latest snapshot of the cache, in seconds since the epoch.
+    pub fn set_snapshot_time(&self, seconds: u64) {
+        self.gauges.snapshot_time.set(seconds);
+    }
+
     /// Sets the state of an upstream address.
     pub fn set_upstream_down(&self, upstream: &str, is_down: bool) {
         let labels = AddressLabels { upstream: upstream.into() };
@@ -380,6 +411,8 @@ impl Counts {
     fn registered(registry: &mut Registry) -> Self {
         Self {
             cache_evictions: single(registry, Metric::CacheEvictionsTotal),
+            spool_evictions: single(registry, Metric::SpoolEvictionsTotal),
+            background_revalidations: single(registry, Metric::BackgroundRevalidationsTotal),
             requests: counts(registry, Metric::RequestsTotal),
             request_duration: durations(registry, Metric::RequestDurationSeconds),
             upstream_requests: counts(registry, Metric::UpstreamRequestsTotal),
@@ -406,6 +439,9 @@ impl Gauges {
             writes_oldest: single(registry, Metric::WritesOldestSeconds),
             cache_entries: single(registry, Metric::CacheEntries),
             cache_bytes: single(registry, Metric::CacheBytes),
+            spool_files: single(registry, Metric::SpoolFiles),
+            spool_bytes: single(registry, Metric::SpoolBytes),
+            snapshot_time: single(registry, Metric::CacheSnapshotTimestampSeconds),
             budget_limit: Series::new(registry, Metric::BudgetLimit, Gauge::default),
             budget_remaining: Series::new(registry, Metric::BudgetRemaining, Gauge::default),
             budget_reserved: Series::new(registry, Metric::BudgetReserved, Gauge::default),

@@ -30,6 +30,8 @@ fn everything_once() -> Metrics {
     metrics.wait("primary", Duration::from_secs(2));
     metrics.write_ended("unknown", 3, Duration::from_secs(40));
     metrics.evicted(3);
+    metrics.spool_evicted();
+    metrics.background_revalidation();
     metrics.predicted("/repos/{owner}/{repo}", "confirmed");
     metrics.webhook("push", "accepted");
     metrics.invariant_broken("lease_settled_twice", 1);
@@ -44,6 +46,7 @@ fn draw(metrics: &Metrics) {
     metrics.set_writes("queued", 5);
     metrics.set_oldest_write(Duration::from_millis(1_500));
     metrics.set_cache(6, 700);
+    metrics.set_spools(8, 900);
     metrics.set_token_healthy("bot", "0", true);
     metrics.set_upstream_down("https://api.example.com", false);
 }
@@ -78,6 +81,10 @@ fn every_metric_of_the_contract_has_exactly_its_name_and_labels() {
         "weir_cache_entries 6",
         "weir_cache_bytes 700",
         "weir_cache_evictions_total 3",
+        "weir_spool_files 8",
+        "weir_spool_bytes 900",
+        "weir_spool_evictions_total 1",
+        "weir_background_revalidations_total 1",
         r#"weir_predicted_etags_total{endpoint="/repos/{owner}/{repo}",outcome="confirmed"} 1"#,
         r#"weir_token_healthy{account="bot",token="0"} 1"#,
         r#"weir_webhook_deliveries_total{event="push",outcome="accepted"} 1"#,

@@ -1,13 +1,22 @@
-// Runs the origin server of the public suite on loopback, on a port that the system chooses, and
-// prints its address.
+// Runs the origin server of the public suite of HTTP cache tests in the folder SUITE, on loopback
+// and on a port that the system chooses, and prints its address.
+//
+// `node origin.mjs SUITE`
 
 import http from 'node:http'
+import path from 'node:path'
+import { pathToFileURL } from 'node:url'
 
-import handleConfig from 'http-cache-tests/server/handle-config.mjs'
-import handleState from 'http-cache-tests/server/handle-state.mjs'
-import handleTest from 'http-cache-tests/server/handle-test.mjs'
-
-const handlers = { config: handleConfig, state: handleState, test: handleTest }
+const [folder] = process.argv.slice(2)
+const handler = async name => {
+  const file = path.resolve(folder, 'test-engine/server', `handle-${name}.mjs`)
+  return (await import(pathToFileURL(file))).default
+}
+const handlers = {
+  config: await handler('config'),
+  state: await handler('state'),
+  test: await handler('test'),
+}
 
 const server = http.createServer((request, response) => {
   const [, kind, ...rest] = new URL(request.url, 'http://origin').pathname.split('/')
@@ -18,4 +27,8 @@ const server = http.createServer((request, response) => {
     response.writeHead(404).end()
   }
 })
-server.listen(0, '127.0.0.1', () => console.log(`http://127.0.0.1:${server.address().port}`))
+server.listen(0, '127.0.0.1', () => {
+  process.stdout.write(`http://127.0.0.1:${server.address().port}\n`)
+  // The suite's own messages have no reader.
+  console.log = () => {}
+})

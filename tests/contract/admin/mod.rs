@@ -1,9 +1,10 @@
 //! The admin listener, the commands that query it, the request log, and reloads.
 
+mod advice;
 mod budgets;
 mod connections;
 mod cross_site;
-mod operator;
+pub mod operator;
 mod purge;
 mod queue;
 mod refresh;

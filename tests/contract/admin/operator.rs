@@ -19,13 +19,13 @@ pub(super) const ADMIN: &str = "admin = \"127.0.0.1:0\"";
 pub(super) const TOKEN: &str = "open-sesame-of-the-operators";
 
 /// A client of the admin listener.
-pub(super) struct Operator {
+pub struct Operator {
     pub(super) address: SocketAddr,
     http: Client<HttpConnector, Full<Bytes>>,
 }
 
 impl Operator {
-    pub(super) async fn of(world: &World) -> Self {
+    pub async fn of(world: &World) -> Self {
         let address = Admin::open(&world.current)
             .await
             .unwrap()
@@ -51,7 +51,7 @@ impl Operator {
         Reply::read(self.http.request(request.body(Full::default()).unwrap()).await.unwrap()).await
     }
 
-    pub(super) async fn get(&self, path: &str) -> Reply {
+    pub async fn get(&self, path: &str) -> Reply {
         let reply = self.ask(Method::GET, path, None).await;
         reply.assert_status(200);
         reply

@@ -87,3 +87,21 @@ async fn a_malformed_purge_removes_nothing() {
     operator.ask(Method::POST, "/api/cache", None).await.assert_status(405);
     assert_eq!(operator.metric("weir_cache_entries").await, Some(1.0));
 }
+
+#[tokio::test]
+async fn stored_queries_are_listed_and_purged_by_operation() {
+    let rule = "[[cache.rules]]\ngraphql = \"*\"\nttl = \"1h\"\n";
+    let world = Setup::new().listen(ADMIN).config(rule).start().await;
+    let operator = Operator::of(&world).await;
+    for name in ["One", "Two"] {
+        let query = format!("query {name} {{ viewer {{ login }} }}");
+        world.post("/graphql", json!({ "query": query })).await.assert_status(200);
+    }
+    let figures = operator.get("/api/cache").await.json();
+    let names = figures["prefixes"].as_array().unwrap().iter().map(|part| part["name"].as_str());
+    let mut names: Vec<_> = names.flatten().collect();
+    names.sort_unstable();
+    assert_eq!(names, ["/graphql/One", "/graphql/Two"]);
+    assert_eq!(operator.purge("{\"prefix\": \"/graphql/One\"}").await.json()["entries"], 1);
+    assert_eq!(operator.purge("{\"prefix\": \"/graphql\"}").await.json()["entries"], 1);
+}

@@ -118,12 +118,15 @@ async fn an_answer_lost_to_odd_headers_reaches_no_follower() {
     };
     let odd = get("odd");
     let mut connection = upstream.next().await;
-    let plain = get("plain");
+    let mut plain = get("plain");
     world.all_waiting_for_one_fetch(2).await;
     // The gateway may repeat a lost read.
     while connection.request.contains("user-agent: odd") {
         drop(connection);
-        connection = upstream.next().await;
+        connection = tokio::select! {
+            next = upstream.next() => next,
+            answer = &mut plain => panic!("no request came for {}", answer.unwrap().status),
+        };
     }
     connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nit").await;
     odd.await.unwrap().assert_status(502);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Method, Request, Response};
 use parking_lot::Mutex;
 use weir::clock::Timestamp;
 use weir::config::digest_hex;
@@ -18,6 +18,8 @@ const PREDICTED: &str = "[cache]\npredicted_etags = true";
 const DATE: &str = "Tue, 01 Jul 2025 00:00:00 GMT";
 /// The number of responses that prove a route.
 const PROVED_BY: usize = 5;
+/// A list that no request has named before.
+const NEVER_FETCHED: &str = "/repos/acme/widgets/labels?per_page=7";
 /// The token of the first account, with little budget left after its first response.
 const POOR: &str = "token-of-poor";
 /// The token of the other account, which serves everything else.
@@ -110,6 +112,19 @@ fn changed(path: &str, _: &str) -> String {
 
 fn with_secret(path: &str, _: &str) -> String {
     format!(r#"[{{"name":"{path}","temp_clone_token":"AB12"}}]"#)
+}
+
+/// The list of this path is empty.
+fn one_empty(path: &str, token: &str) -> String {
+    if path == NEVER_FETCHED { "[]".to_owned() } else { same_for_all(path, token) }
+}
+
+fn all_empty(_: &str, _: &str) -> String {
+    "[]".to_owned()
+}
+
+fn objects(path: &str, _: &str) -> String {
+    if path == NEVER_FETCHED { "[]".to_owned() } else { format!(r#"{{"name":"{path}"}}"#) }
 }
 
 fn page(number: usize) -> String {
@@ -347,4 +362,146 @@ async fn a_renewed_token_revalidates_its_predecessors_responses() {
         "{exchange:?}"
     );
     answer.assert_revalidated();
+}
+
+#[tokio::test]
+async fn an_empty_list_costs_nothing_where_predictions_proved_right() {
+    for named in [None, Some("")] {
+        let manner = Manner { body: one_empty, named, ..Manner::observed() };
+        let pair = Pair::after_proof(PREDICTED, manner).await;
+        let answer = pair.world.get(NEVER_FETCHED).await;
+        let exchange = pair.origin.last();
+        assert!(exchange.status == 304 && !exchange.header("if-none-match").is_empty());
+        answer.assert_status(200);
+        assert_eq!(
+            (answer.body.as_ref(), answer.header("content-type"), answer.cache_status()),
+            (
+                &b"[]"[..],
+                Some("application/json; charset=utf-8"),
+                "weir; fwd=uri-miss; fwd-status=304; stored"
+            )
+        );
+        assert_eq!(answer.header("x-from-cache"), Some("1"));
+        let etag = answer.header("etag").unwrap().to_owned();
+        assert!(pair.counted("confirmed"));
+        // It is stored like any other, with the validator of its token.
+        let again = pair.world.get_with(NEVER_FETCHED, &[("if-none-match", &etag)]).await;
+        again.assert_status(304);
+        assert_eq!(pair.origin.last().status, 304);
+        let head = pair.world.send(Method::HEAD, NEVER_FETCHED, &[], "").await;
+        assert_eq!((head.status.as_u16(), head.header("content-length")), (200, Some("2")));
+        // Once it has an item, its own validator shows that.
+        pair.change(|manner| manner.body = same_for_all);
+        let filled = pair.world.get(NEVER_FETCHED).await;
+        assert_eq!(filled.body, same_for_all(NEVER_FETCHED, ""));
+    }
+}
+
+#[tokio::test]
+async fn a_client_with_conditions_of_its_own_learns_of_an_empty_list() {
+    let pair = Pair::after_proof(PREDICTED, Manner { body: one_empty, ..Manner::observed() }).await;
+    let own = [("if-none-match", "\"of-the-client\"")];
+    let answer = pair.world.get_with(NEVER_FETCHED, &own).await;
+    assert_eq!((pair.origin.last().status, answer.status.as_u16()), (304, 200));
+    assert_eq!(answer.body, "[]");
+}
+
+#[tokio::test]
+async fn a_list_with_items_comes_whole_at_the_first_request() {
+    let pair = Pair::after_proof(PREDICTED, Manner::observed()).await;
+    let before = pair.origin.exchanges().len();
+    let answer = pair.world.get(NEVER_FETCHED).await;
+    assert_eq!(
+        (answer.body.as_ref(), answer.cache_status()),
+        (same_for_all(NEVER_FETCHED, "").as_bytes(), "weir; fwd=uri-miss; stored")
+    );
+    assert!(!pair.origin.last().header("if-none-match").is_empty());
+    assert_eq!(pair.origin.exchanges().len(), before + 1);
+    assert!(pair.counted("not_empty") && !pair.counted("wrong"));
+    let (_, exchange) = pair.first_page_again().await;
+    assert_eq!(exchange.status, 304, "the route stays proved");
+}
+
+#[tokio::test]
+async fn only_the_beginning_of_a_list_is_tried_as_empty() {
+    let pair = Pair::after_proof(PREDICTED, Manner { body: all_empty, ..Manner::observed() }).await;
+    for query in ["page=9", "after=x", "before=x", "since=7"] {
+        // Beyond the end a list is empty too, and its links would be missing.
+        pair.world.get(&format!("/repos/acme/widgets/labels?{query}")).await.assert_status(200);
+        assert_eq!(pair.origin.last().header("if-none-match"), "", "{query}");
+    }
+    pair.world.get("/repos/acme/widgets/labels?since=2026-07-01T00:00:00Z").await;
+    assert_eq!(pair.origin.last().status, 304);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_list_is_not_tried_as_empty() {
+    let pair = Pair::after_proof(PREDICTED, Manner { body: objects, ..Manner::observed() }).await;
+    let answer = pair.world.get(NEVER_FETCHED).await;
+    assert_eq!(
+        (pair.origin.last().header("if-none-match"), answer.body.as_ref()),
+        ("", &b"[]"[..])
+    );
+    let pair = Pair::after_proof(PREDICTED, Manner { body: one_empty, ..Manner::observed() }).await;
+    let html = [("accept", "application/vnd.github.html")];
+    pair.world.get_with(NEVER_FETCHED, &html).await.assert_status(200);
+    assert_eq!(pair.origin.last().header("if-none-match"), "", "of another media type");
+}
+
+#[tokio::test]
+async fn no_empty_list_is_tried_unless_proved_and_configured() {
+    for (config, proof) in [("", PROVED_BY), (PREDICTED, PROVED_BY - 1)] {
+        let pair = Pair::new(config, Manner { body: one_empty, ..Manner::observed() }).await;
+        for number in 1..=proof {
+            pair.world.get(&page(number)).await.assert_status(200);
+        }
+        let answer = pair.world.get(NEVER_FETCHED).await;
+        assert_eq!(
+            (pair.origin.last().header("if-none-match"), answer.body.as_ref()),
+            ("", &b"[]"[..])
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_try_of_an_empty_list_closes_its_route() {
+    let pair = Pair::after_proof(PREDICTED, Manner { body: one_empty, ..Manner::observed() }).await;
+    pair.change(|manner| manner.form = another);
+    let answer = pair.world.get(NEVER_FETCHED).await;
+    assert_eq!((pair.origin.last().status, answer.body.as_ref()), (200, &b"[]"[..]));
+    assert!(pair.counted("wrong"));
+    let (_, exchange) = pair.first_page_again().await;
+    assert_eq!(exchange.header("if-none-match"), "");
+}
+
+#[tokio::test]
+async fn a_304_for_another_etag_makes_no_empty_list() {
+    let pair = Pair::after_proof(
+        PREDICTED,
+        Manner { named: Some("\"something-else\""), always_304: true, ..Manner::observed() },
+    )
+    .await;
+    let answer = pair.world.get(NEVER_FETCHED).await;
+    assert_eq!(answer.body, same_for_all(NEVER_FETCHED, ""));
+    assert_eq!((pair.origin.last().header("if-none-match"), pair.origin.last().status), ("", 200));
+    assert!(pair.counted("wrong"));
+}
+
+#[tokio::test]
+async fn an_empty_list_of_the_emulator_spends_no_unit() {
+    let world = Setup::new().config(PREDICTED).start().await;
+    let issues = |query: &str| format!("/repos/acme/widgets/issues?{query}");
+    for number in 1..=PROVED_BY {
+        world.get(&issues(&format!("per_page={number}"))).await.assert_status(200);
+    }
+    for day in 1..4 {
+        let answer = world.get(&issues(&format!("since=2090-07-0{day}T00:00:00Z"))).await;
+        answer.assert_status(200);
+        assert_eq!(answer.body, "[]");
+        let exchange = world.upstream_requests().pop().unwrap();
+        assert_eq!((exchange.status, exchange.cost), (304, 0), "{exchange:?}");
+        for name in ["cache-control", "vary", "etag", "x-github-media-type"] {
+            assert!(answer.header(name).is_some(), "{name}: {answer:?}");
+        }
+    }
 }

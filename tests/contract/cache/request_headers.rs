@@ -176,7 +176,7 @@ async fn the_mode_rfc9111_passes_all_but_overriding_headers() {
     let mut headers: Vec<_> = OVERRIDES.iter().map(|name| (*name, "1")).collect();
     headers.extend([("foo", "1"), ("x-variant", "1")]);
     world.get_with(LABELS, &headers).await.assert_status(200);
-    assert_eq!(seen(&origin), ["foo", "x-variant"]);
+    assert_eq!(seen(&origin), ["foo", "via", "x-variant"]);
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ mod pipelining;
 mod request_bodies;
 mod request_heads;
 mod slow_readers;
+mod streamed_answers;
 mod trailers;
 mod upstream_failures;
 mod upstream_outages;

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use weir::clock::{Clock, machine_instant};
 
-use crate::support::switched::Mode::{Answers, Closes, Hangs, Late, StallsInBody};
+use crate::support::switched::Mode::{Answers, Closes, FreeAnswers, Hangs, Late, StallsInBody};
 use crate::support::switched::{Mode, Switched};
 use crate::support::{OTHER_KEY, Reply, Setup, World, eventually};
 
@@ -135,6 +135,18 @@ async fn a_silent_upstream_opens_the_breaker() {
         fixture.world.get("/repos/acme/new").await.assert_status(200);
     });
     join_all(both).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_that_hangs_beside_its_budgets_opens_the_breaker() {
+    let fixture = Fixture::then(FreeAnswers, LONG, |setup| setup).await;
+    let waiting = (0..5).map(|n| fixture.get(&format!("/repos/acme/{n}")));
+    for reply in join_all(waiting).await {
+        assert_down(&reply.unwrap(), 504);
+    }
+    assert_down(&fixture.world.get("/repos/acme/new").await, 504);
+    fixture.returns().await;
+    fixture.world.get("/repos/acme/new").await.assert_status(200);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::admin::operator::Operator;
 use crate::support::{Setup, World, eventually};
 
 const SECRET: &str = "It's a Secret to Everybody";
@@ -146,6 +147,43 @@ async fn covered_responses_last_hours_and_end_with_an_event() {
         ("weir; fwd=stale; fwd-status=200", &json!("told of"))
     );
     assert_eq!(counted(&world, "missed"), 0);
+}
+
+/// Polls an issue each second for twenty seconds of four minutes, in two of which it has changed.
+/// Returns the number of requests sent for it.
+async fn polled(world: &World, webhook: bool) -> u64 {
+    for minute in 0..4 {
+        if minute % 2 == 1 {
+            change(world, &format!("in minute {minute}"));
+            if webhook {
+                eventually(|| counted(world, "accepted") == minute / 2 + 1).await;
+            }
+        }
+        for _ in 0..20 {
+            world.get(ISSUE).await.assert_status(200);
+            world.advance_both(Duration::from_secs(1));
+        }
+        let before = world.gateway.monitor.checks();
+        world.advance_both(Duration::from_secs(40));
+        if webhook {
+            checks(world, before + 1).await;
+        }
+    }
+    let requests = world.upstream_requests();
+    requests.iter().filter(|entry| entry.method == "GET" && entry.path == ISSUE).count() as u64
+}
+
+#[tokio::test]
+async fn an_advised_webhook_ttl_saves_what_was_promised() {
+    let world = Setup::new().listen("admin = \"127.0.0.1:0\"").manual_clock().start().await;
+    let without = polled(&world, false).await;
+    let advice = Operator::of(&world).await.get("/api/cache/advice").await.json();
+    let rules = advice["rules"].as_array().unwrap();
+    let rule = rules.iter().find(|rule| rule["setting"] == "webhook_ttl").unwrap();
+    let promised = rule["saved_requests"].as_u64().unwrap();
+    let (world, _relay) = world_with_hook(&["*"]).await;
+    let saved = without - polled(&world, true).await;
+    assert!(saved >= 65 && saved.abs_diff(promised) <= 2, "{saved} saved: {advice}");
 }
 
 #[tokio::test]

@@ -118,6 +118,20 @@ fn issue_event(number: u64) -> String {
 }
 
 #[tokio::test]
+async fn an_event_ends_a_confirmation() {
+    let webhooks = format!("[webhooks]\nsecret = {{ value = \"{SECRET}\" }}");
+    let setup = Setup::new().manual_clock().config(&webhooks);
+    let world = setup.cache("revalidate_at_most = \"30s\"").start().await;
+    let [issue, other] = [3, 4].map(|number| format!("{REPOSITORY}/issues/{number}"));
+    let pages = [&*issue, &other];
+    assert_eq!(hits(&world, &pages).await, [false, false]);
+    assert_eq!(hits(&world, &pages).await, [true, true]);
+    seconds(&world, 1);
+    signed(&world, "issues", "7", &issue_event(3)).await.assert_status(202);
+    assert_eq!(hits(&world, &pages).await, [false, true]);
+}
+
+#[tokio::test]
 async fn an_event_invalidates_what_it_touched_and_nothing_else() {
     let world = with_webhooks().await;
     let issue = format!("{REPOSITORY}/issues/3");

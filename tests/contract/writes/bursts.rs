@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use weir::clock::Clock;
 use weir::writes::WriteState;
 
@@ -177,8 +179,7 @@ async fn twenty_bots_use_an_hours_content_limit_without_a_refusal() {
     }
 }
 
-/// The seconds of a time like `2026-11-22T11:27:36Z` since the beginning of its day.
-fn seconds(time: &Value) -> u64 {
-    let clock = time.as_str().unwrap().split_once('T').unwrap().1.trim_end_matches('Z');
-    clock.split(':').fold(0, |sum, part| sum * 60 + part.parse::<u64>().unwrap())
+/// The seconds since the epoch of a time like `2026-11-22T11:27:36Z`.
+fn seconds(time: &Value) -> i64 {
+    OffsetDateTime::parse(time.as_str().unwrap(), &Rfc3339).unwrap().unix_timestamp()
 }

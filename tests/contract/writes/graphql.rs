@@ -220,3 +220,49 @@ async fn a_mutation_in_a_query_string_is_sent_once() {
         }
     }
 }
+
+#[tokio::test]
+async fn the_cost_is_learned_by_the_headers_of_a_lone_query() {
+    let world = Setup::new().start().await;
+    world.set_limits(&json!({ "graphql": 18 }));
+    let dear = DEAR.replace("rateLimit { cost } }", "}");
+    let ask =
+        async || world.post("/graphql", json!({ "query": dear, "variables": { "n": 100 } })).await;
+    // The first answer shows the count, the second what the query costs.
+    for _ in 0..3 {
+        let answer = ask().await;
+        answer.assert_status(200);
+        assert!(answer.json()["errors"].is_null(), "{answer:?}");
+    }
+    ask().await.assert_rate_limited(world.clock.now().as_secs());
+    world.post("/graphql", json!({ "query": "{ viewer { login } }" })).await.assert_status(200);
+    let sent = world.upstream_requests();
+    assert_eq!(sent.iter().map(|entry| entry.cost).collect::<Vec<_>>(), [5, 5, 5, 1]);
+    assert!(sent.iter().all(|entry| entry.refused.is_none()));
+}
+
+#[tokio::test]
+async fn overlapping_queries_learn_nothing_from_each_other() {
+    let world = Setup::new().start().await;
+    world.set_limits(&json!({ "graphql": 10 }));
+    let dear = DEAR.replace("rateLimit { cost } }", "}");
+    let cheap = async |name: &str| {
+        let query = format!("query {name} {{ viewer {{ login }} }}");
+        world.post("/graphql", json!({ "query": query })).await
+    };
+    cheap("Known").await.assert_status(200);
+    let gate = world.close_gate("POST", "/graphql");
+    let dear = world.post("/graphql", json!({ "query": dear, "variables": { "n": 100 } }));
+    let others = async {
+        world.held(gate, 1).await;
+        let open = async {
+            world.held(gate, 2).await;
+            world.open_gate(gate);
+        };
+        tokio::join!(cheap("Other"), open).0.assert_status(200);
+    };
+    tokio::join!(dear, others).0.assert_status(200);
+    // Three units are left: a price of 5 or 6 would deny it.
+    cheap("Other").await.assert_status(200);
+    assert!(world.upstream_requests().iter().all(|entry| entry.refused.is_none()));
+}

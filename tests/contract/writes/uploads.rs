@@ -70,6 +70,41 @@ async fn an_upload_in_chunks_is_sent_with_its_length() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_upload_outlasts_a_401_that_is_not_repeated() {
+    for (times, status) in [(1, 201), (9, 403)] {
+        let world = Setup::new().unspaced_writes().writes("max_body = \"1KiB\"").start().await;
+        let bad = json!({ "message": "Bad credentials" });
+        world.arm(&json!({ "fault": "status", "status": 401, "body": bad, "match": { "path": "/repos/*", "times": times } }));
+        let made = world.post(COMMENTS, json!({ "body": "x".repeat(200_000) })).await;
+        made.assert_status(status);
+        let sent = world.upstream_requests().iter().filter(|entry| entry.path == COMMENTS).count();
+        assert_eq!(sent, 2);
+        eventually(|| world.gateway.downstream.uploads().taken() == 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_that_is_not_sent_again_was_not_executed() {
+    const BYTES: usize = 200_000;
+    let upstream = ScriptedUpstream::start().await;
+    let setup = Setup::new().upstream(upstream.url()).unspaced_writes();
+    let world = setup.writes("max_body = \"1KiB\"").start().await;
+    let mut client = begin_upload(&world, ISSUES, BYTES, BYTES).await;
+    let mut connection = upstream.next().await;
+    connection.read_body(BYTES).await;
+    let bad = json!({ "message": "Bad credentials" }).to_string();
+    let head = "HTTP/1.1 401 Unauthorized\r\nContent-Type: application/json\r\n";
+    connection.send(format!("{head}Content-Length: {}\r\n\r\n{bad}", bad.len())).await;
+    let mut question = upstream.next().await;
+    assert!(question.request.starts_with("GET /rate_limit "), "{}", question.request);
+    drop(upstream);
+    question.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}").await;
+    let answer = client.read_to_close().await;
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+    assert!(answer.contains("nothing was executed"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_client_at_its_share_of_upload_space_leaves_room() {
     let space = "max_body = \"1KiB\"\nupload_space = \"4MiB\"";
     let world = Setup::new().unspaced_writes().writes(space).start().await;

@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::clock::Timestamp;
 
 /// Shortest pause without a named time (SPECIFICATION, "After a limit").
@@ -34,7 +36,7 @@ pub struct Named {
     pub reset: Option<Timestamp>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cooldown {
     closed_until: Timestamp,
     refused_at: Option<Timestamp>,
@@ -43,6 +45,15 @@ pub struct Cooldown {
 }
 
 impl Cooldown {
+    /// Returns what a file kept. It ends no later than a cooldown that begins now.
+    pub fn restored(&self, now: Timestamp) -> Self {
+        Self {
+            closed_until: self.closed_until.min(now + CLOSED_MAX),
+            refused_at: self.refused_at.map(|at| at.min(now)),
+            strikes: self.strikes,
+        }
+    }
+
     pub fn until(&self, now: Timestamp) -> Option<Timestamp> {
         (now < self.closed_until).then_some(self.closed_until)
     }

@@ -63,19 +63,22 @@ pub struct GroupKey {
     pub queue: QueueId,
     pub endpoint: EndpointId,
     cost: u32,
+    is_unproven: bool,
     points: u32,
 }
 
 impl GroupKey {
     pub fn new(queue: QueueId, demand: &Demand) -> Self {
-        let Demand { endpoint, cost, points, .. } = *demand;
-        Self { queue, endpoint, cost, points }
+        let Demand { endpoint, cost, unproven, points, .. } = *demand;
+        Self { queue, endpoint, cost, is_unproven: unproven > 0, points }
     }
 
     /// The key as one number, for faster lookups.
     pub fn packed(self) -> u128 {
-        let Self { queue, endpoint, cost, points } = self;
+        let Self { queue, endpoint, cost, is_unproven, points } = self;
         u128::from(queue.0) << 96
+            // Endpoints are counted from 0, so the highest bit is free.
+            | u128::from(is_unproven) << 95
             | (endpoint.index() as u128) << 64
             | u128::from(cost) << 32
             | u128::from(points)

@@ -9,17 +9,20 @@
 //! invalidated.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use foldhash::fast::{FoldHasher, RandomState};
 use parking_lot::RwLock;
 use percent_encoding::percent_decode_str;
 
-use crate::api::{WildForm, wild_form, wild_forms};
+use crate::api::{Invalidation, WildForm, WildForms, wild_form, wild_forms};
 use crate::clock::Timestamp;
 use crate::decision::cache::settling::SECOND_RECHECK;
 use crate::gateway::cache::invalidation::generations::Generations;
+use crate::gateway::cache::invalidation::snapshot_mark::{Level, SnapshotMark};
 
 /// Avoids contention between repositories. A power of two.
 const SHARDS: usize = 16;
@@ -30,18 +33,32 @@ const DEPTH_MAX: usize = 32;
 /// The bytes of a segment that are lowered at once.
 const CHUNK_BYTES: usize = 32;
 
+/// Recent changes by path.
 pub struct InvalidationLog {
     shards: [RwLock<Generations<LogEntry>>; SHARDS],
     hasher: RandomState,
     /// The latest change in milliseconds; zero: none yet.
     latest: AtomicU64,
+    /// The number of changes.
+    changes: AtomicU64,
     /// Every answer requested up to this time is invalidated.
     floor: AtomicU64,
     /// A bit for each depth with "below" entries.
     depths: AtomicU32,
     /// A bit for each wildcard form with entries.
     forms: AtomicU32,
+    assumed: Assumed,
+    /// Learns of each change.
+    pub mark: Arc<SnapshotMark>,
     generation_max: usize,
+}
+
+/// A change before a restart whose path is unknown: any answer from after the restart may not show
+/// it yet. In milliseconds.
+#[derive(Default)]
+struct Assumed {
+    changed_at: AtomicU64,
+    restarted_at: AtomicU64,
 }
 
 /// The latest changes of a path; zero: none.
@@ -49,6 +66,21 @@ pub struct InvalidationLog {
 struct LogEntry {
     exactly: u64,
     below: u64,
+}
+
+/// The keys of the entries that may name one of several paths.
+#[derive(Debug, Default)]
+pub struct PathKeys {
+    /// Of the paths themselves.
+    pub exact: HashSet<u64, foldhash::fast::RandomState>,
+    /// Of the same and of all above them.
+    pub above: HashSet<u64, foldhash::fast::RandomState>,
+}
+
+impl PathKeys {
+    pub fn len(&self) -> usize {
+        self.exact.len() + self.above.len()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,10 +101,24 @@ impl InvalidationLog {
             shards: std::array::from_fn(|_| RwLock::default()),
             hasher: RandomState::default(),
             latest: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
             floor: AtomicU64::new(0),
             depths: AtomicU32::new(0),
             forms: AtomicU32::new(0),
+            assumed: Assumed::default(),
+            mark: Arc::default(),
             generation_max,
+        }
+    }
+
+    /// Records what a write or an event invalidates.
+    pub fn note(&self, stale: &[Invalidation], now: Timestamp) {
+        for stale in stale {
+            match stale {
+                Invalidation::Exactly(path) => self.changed(path, now),
+                Invalidation::Below(path) => self.changed_below(path, now),
+                Invalidation::Everything => self.changed_below("/", now),
+            }
         }
     }
 
@@ -95,10 +141,18 @@ impl InvalidationLog {
         let bounded = &known[..end];
         if segments_of(bounded).next().is_none() {
             self.floor.fetch_max(now.as_millis(), Ordering::AcqRel);
-            self.latest.fetch_max(now.as_millis(), Ordering::AcqRel);
+            self.count(now.as_millis());
         } else {
             self.record(bounded, form, Extent::Below, now);
         }
+    }
+
+    /// Assumes that something changed at this time, before a restart at `restarted_at`. Answers
+    /// from before the restart are rated by the changes that are known of them.
+    pub fn assume(&self, changed_at: Timestamp, restarted_at: Timestamp) {
+        self.assumed.restarted_at.store(restarted_at.as_millis(), Ordering::Release);
+        self.assumed.changed_at.store(changed_at.as_millis(), Ordering::Release);
+        self.latest.fetch_max(changed_at.as_millis(), Ordering::AcqRel);
     }
 
     /// Returns the latest change that an answer to `path` (without query), requested at
@@ -108,11 +162,47 @@ impl InvalidationLog {
         if latest == 0 || Timestamp::from_millis(latest) + SECOND_RECHECK <= requested_at {
             return None;
         }
-        let plain = self.latest_entry(path, 0).max(self.floor.load(Ordering::Acquire));
+        let is_later =
+            self.assumed.restarted_at.load(Ordering::Acquire) <= requested_at.as_millis();
+        let assumed = if is_later { self.assumed.changed_at.load(Ordering::Acquire) } else { 0 };
+        let floor = self.floor.load(Ordering::Acquire).max(assumed);
+        let plain = self.latest_entry(path, 0).max(floor);
         let wild = wild_forms(path, self.forms.load(Ordering::Acquire))
             .map(|form| self.latest_entry(path, form.segments));
         let found = wild.fold(plain, u64::max);
         (found > 0).then(|| Timestamp::from_millis(found))
+    }
+
+    /// Returns the number of changes so far.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Adds the keys of all entries that may name a path.
+    pub fn add_keys(&self, path: &str, keys: &mut PathKeys) {
+        let every_form = wild_forms(path, WildForms::MAX).map(|form| form.segments);
+        for wild in std::iter::once(0).chain(every_form) {
+            let whole = self.each_prefix(path, wild, |_, key| {
+                keys.above.insert(key);
+            });
+            keys.exact.insert(whole);
+            keys.above.insert(whole);
+        }
+    }
+
+    /// Returns the latest change of the paths with these keys, see `PathKeys`; `None`: no known
+    /// one.
+    pub fn last_change_of(&self, exact: &[u64], above: &[u64]) -> Option<Timestamp> {
+        let above = above.iter().map(|key| self.entry_of(*key).below);
+        let exact = exact.iter().map(|key| self.entry_of(*key).exactly);
+        let found = above.chain(exact).fold(self.floor.load(Ordering::Acquire), u64::max);
+        (found > 0).then(|| Timestamp::from_millis(found))
+    }
+
+    /// Returns the time of the latest change of anything.
+    pub fn latest(&self) -> Option<Timestamp> {
+        let latest = self.latest.load(Ordering::Acquire);
+        (latest > 0).then(|| Timestamp::from_millis(latest))
     }
 
     fn record(&self, path: &str, form: Option<WildForm>, extent: Extent, now: Timestamp) {
@@ -129,8 +219,14 @@ impl InvalidationLog {
             self.depths.fetch_or(1_u32.checked_shl(depth).unwrap_or(0), Ordering::AcqRel);
         }
         self.forms.fetch_or(form.map_or(0, |form| form.bit), Ordering::AcqRel);
-        // Stored last, so that a reader that sees it sees the rest.
+        self.count(at);
+    }
+
+    /// Counts a change last, so that a reader that sees it sees the rest.
+    fn count(&self, at: u64) {
         self.latest.fetch_max(at, Ordering::AcqRel);
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        self.mark.note(Level::Changed);
     }
 
     /// Returns the time of the latest entry dropped for it; zero: none.
@@ -147,17 +243,29 @@ impl InvalidationLog {
     /// The latest entry for a path with these segments as wildcards.
     fn latest_entry(&self, path: &str, wild: u32) -> u64 {
         let depths = self.depths.load(Ordering::Acquire);
-        let (mut hash, mut found, mut depth) = (self.begin(), 0, 0_u32);
+        let mut found = 0;
+        let whole = self.each_prefix(path, wild, |depth, key| {
+            if depths >> depth & 1 == 1 {
+                found = self.entry_of(key).below.max(found);
+            }
+        });
+        let whole = self.entry_of(whole);
+        found.max(whole.exactly).max(whole.below)
+    }
+
+    /// Calls `prefix` with the depth and the key of each prefix of a path with these segments as
+    /// wildcards, and returns the key of the whole.
+    fn each_prefix(&self, path: &str, wild: u32, mut prefix: impl FnMut(u32, u64)) -> u64 {
+        let (mut hash, mut depth) = (self.begin(), 0_u32);
         for segment in segments_of(path) {
             let is_wild = depth < 32 && wild >> depth & 1 == 1;
             hash.segment(if is_wild { "*" } else { segment });
             depth += 1;
-            if depth < 32 && depths >> depth & 1 == 1 {
-                found = self.entry_of(hash.key()).below.max(found);
+            if depth < 32 {
+                prefix(depth, hash.key());
             }
         }
-        let whole = self.entry_of(hash.key());
-        found.max(whole.exactly).max(whole.below)
+        hash.key()
     }
 
     fn entry_of(&self, key: u64) -> LogEntry {
@@ -316,6 +424,45 @@ mod tests {
             "an unknown wildcard invalidates more, not less"
         );
         assert_eq!(change_of(&log, "/users/ada"), None);
+    }
+
+    #[test]
+    fn the_keys_of_paths_find_what_the_paths_find() {
+        for (changed, is_below) in [
+            (LIST, false),
+            ("/repos/acme/widgets", true),
+            ("/repos/acme/widgets/", false),
+            ("/repos/*/*/issues/5", true),
+            ("/repositories/*/issues/5", false),
+            ("/repos/acme/widgets/issues/*/timeline", true),
+            ("/graphql/node", true),
+            ("/graphql/node/I_1", false),
+            ("/", true),
+        ] {
+            let log = InvalidationLog::default();
+            let before = log.changes();
+            let record =
+                if is_below { InvalidationLog::changed_below } else { InvalidationLog::changed };
+            record(&log, changed, CHANGE);
+            assert!(log.changes() > before, "{changed}");
+            for path in [
+                LIST,
+                "/repos/acme/widgets/issues/5",
+                "/repositories/7/issues/5",
+                "/repos/acme/widgets/issues/5/timeline",
+                "/graphql/node/I_1",
+                "/graphql/node/i_1",
+                "/users/ada",
+                "/repos/ACME/Widgets",
+            ] {
+                let mut keys = PathKeys::default();
+                log.add_keys(path, &mut keys);
+                let [exact, above] =
+                    [keys.exact, keys.above].map(|keys| keys.into_iter().collect::<Vec<_>>());
+                let found = log.last_change_of(&exact, &above);
+                assert_eq!(found, change_of(&log, path), "{changed} {path}");
+            }
+        }
     }
 
     #[test]

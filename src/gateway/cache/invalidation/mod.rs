@@ -4,3 +4,4 @@ mod generations;
 pub mod log;
 pub mod pagination;
 pub mod purge;
+pub mod snapshot_mark;

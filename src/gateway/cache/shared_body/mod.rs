@@ -1,39 +1,44 @@
 //! Shared bodies: a body too large to hold is read once and passed on piece by piece to all.
 //!
-//! No task pumps it. The reader that needs the next piece reads it for all. Pieces stay in a small
-//! window in memory; those that leave it before the slowest reader has them go to a spool
-//! (`spool.rs`), so each reader has its own pace. The body of a slow reader is read ahead after a
-//! second, so that it holds no slot of the upstream's concurrency at the pace of its client. The
-//! body is read while it has a reader, and a break hits all readers.
+//! No task pumps it. The reader that needs the next piece reads it for all, and one whose client
+//! takes nothing reads ahead. Pieces stay in a small window in memory and go on to a spool
+//! (`spool/file.rs`). So each reader has its own pace, the upstream is read at its own, and a
+//! request that comes while the body is read joins at its beginning. The body is read while it has
+//! a reader, and a break hits all readers. A complete one may become a stored answer.
 //!
-//! If the spool is full or fails, a slow reader may delay the others by [`PATIENCE`] in total. Then
-//! it is cut off. A slow reader yields the slot that its body holds to others that wait for it
-//! (SPECIFICATION D5). A request that misses the beginning fetches for itself. `response/render.rs`
-//! writes to clients.
+//! If the spool is full, the beginning is dropped, and later requests fetch for themselves. If it
+//! cannot have what the slowest reader lacks, that one may delay the others by [`PATIENCE`] in
+//! total. Then it is cut off. A slow reader yields the slot that its body holds to others that wait
+//! for it (SPECIFICATION D5). `response/render.rs` writes to clients.
 
 mod delivery;
 
-use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
+use http::header::{self, HeaderMap, HeaderValue};
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock::{Timestamp, timer_now};
 use crate::decision::floor_rate::FloorRate;
-use crate::gateway::cache::spool::Spool;
 use crate::gateway::cache::store::Vary;
 use crate::gateway::dispatch::answer::{AnswerBody, StreamingLease, UpstreamAnswer};
+use crate::gateway::http::headers::declared_length;
 use crate::gateway::http::media_type::{has_json_type, is_json};
+use crate::gateway::spool::file::{Spool, warn_of_fault};
+use crate::gateway::spool::kept::StoredFile;
+use crate::gateway::spool::space::SpoolSpace;
 use crate::gateway::upstream::fetch::{Exchange, FetchError};
 use crate::gateway::url_rewrite::json_stream::JsonStream;
 
 pub use delivery::Lost;
-use delivery::{Delivery, JoinState, PATIENCE, Progress, Step};
+use delivery::{Delivery, JoinState, PATIENCE, Slot, Step};
 
 /// The bytes per second below which a reader counts as slow, on average over [`PATIENCE`]. Chosen
 /// here: a large answer then has its slot for seconds.
@@ -58,10 +63,21 @@ pub struct SharedBody {
     vary: Option<Box<Vary>>,
     /// False if only one reader may have it.
     is_for_others: bool,
+    /// False if no file can have the whole of it.
+    fits_file: bool,
+    /// Set as long as it may become a stored answer.
+    keep: Mutex<Option<Keep>>,
     /// The upstream exchange, until its end. Its lock admits one reading reader.
     source: AsyncMutex<Option<Source>>,
     delivery: Mutex<Delivery>,
     moved: Notify,
+}
+
+/// The way into the store of a complete body.
+pub struct Keep {
+    /// The longest body that is stored.
+    pub bytes_max: u64,
+    pub put: Box<dyn FnOnce(Arc<StoredFile>) + Send>,
 }
 
 struct Source {
@@ -79,7 +95,8 @@ impl Drop for JoinGuard {
     fn drop(&mut self) {
         self.0.change(|delivery| {
             if delivery.join == JoinState::Awaiting {
-                delivery.join = JoinState::Open;
+                let fits = self.0.fits_file;
+                delivery.join = if fits { JoinState::Open } else { JoinState::Closed };
             }
         });
     }
@@ -89,8 +106,11 @@ impl Drop for JoinGuard {
 pub struct Reader {
     body: Arc<SharedBody>,
     index: usize,
-    /// The time from which its client holds up the upstream no longer.
-    ahead_from: Instant,
+    /// The end of the part that it wants.
+    until: u64,
+    began: Instant,
+    /// The age of the body when it joined, unless it waited for the fetch.
+    pub age: Option<Duration>,
     /// The pace of its client, which holds a slot of the upstream.
     rate: FloorRate,
     /// The length of the piece that the client takes, and its time.
@@ -98,8 +118,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Adds a reader at the beginning; `None` if the beginning is dropped or the body is exclusive.
-    /// `no_store`: nothing of it may go to a file from now on (RFC 9111 §5.2.1.5).
+    /// Adds a reader at the beginning; `None` if the beginning is dropped, the body broke off or is
+    /// exclusive. `no_store`: nothing of it may go to a file from now on (RFC 9111 §5.2.1.5).
     pub fn join(body: &Arc<SharedBody>, no_store: bool) -> Option<Self> {
         let mut delivery = body.delivery.lock();
         if delivery.join == JoinState::Closed {
@@ -111,32 +131,52 @@ impl Reader {
         if no_store {
             delivery.spool.close();
         }
-        delivery.readers.push(Some(Progress::default()));
-        let index = delivery.readers.len() - 1;
+        let index = delivery.add();
         Some(Self::new(Arc::clone(body), index))
     }
 
-    pub fn alone(answer: UpstreamAnswer) -> Self {
-        let body = SharedBody::new(answer, None, false);
+    pub fn alone(answer: UpstreamAnswer, space: &Arc<SpoolSpace>) -> Self {
+        let body = SharedBody::new(answer, None, false, None, space);
         let mut delivery = body.delivery.lock();
         delivery.join = JoinState::Closed;
-        delivery.readers.push(Some(Progress::default()));
+        let index = delivery.add();
         drop(delivery);
-        Self::new(Arc::new(body), 0)
+        Self::new(Arc::new(body), index)
     }
 
     fn new(body: Arc<SharedBody>, index: usize) -> Self {
         let rate = FloorRate::new(SLOW_BYTES_PER_SECOND, PATIENCE);
-        Self { body, index, ahead_from: timer_now() + PATIENCE, rate, handed: None }
+        Self { body, index, until: u64::MAX, began: timer_now(), age: None, rate, handed: None }
     }
 
     pub fn head(&self) -> &Head {
         &self.body.head
     }
 
+    /// The length of the whole body, if it is known and no client gets other bytes.
+    pub fn length(&self) -> Option<u64> {
+        let Head { headers, .. } = &self.body.head;
+        let declared = declared_length(headers).filter(|_| !is_json(headers));
+        declared.or_else(|| {
+            let delivery = self.body.delivery.lock();
+            (delivery.end == Some(Ok(())) && !is_json(headers)).then_some(delivery.read_bytes)
+        })
+    }
+
+    /// Reads only this part of the body, of which nothing was read yet. It waits for what the
+    /// upstream has not sent.
+    #[must_use]
+    pub fn part(mut self, range: Range<u64>) -> Self {
+        self.until = range.end;
+        let skipped = usize::try_from(range.start).unwrap_or(usize::MAX);
+        // A reader that was cut off is found out when it reads.
+        let _ = self.body.change(|delivery| delivery.took(self.index, skipped, timer_now()));
+        self
+    }
+
     /// Returns the next piece; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Lost> {
-        let Self { body, index, rate, handed, .. } = self;
+        let Self { body, index, until, rate, handed, .. } = self;
         if let Some((bytes, since)) = handed.take() {
             rate.took(bytes, since.elapsed());
         }
@@ -144,7 +184,7 @@ impl Reader {
             let moved = body.moved.notified();
             tokio::pin!(moved);
             moved.as_mut().enable();
-            let step = body.delivery.lock().step(*index, timer_now())?;
+            let step = body.with(|delivery| delivery.step(*index, *until, timer_now()))?;
             let piece = match step {
                 Step::Take(piece) => piece,
                 Step::TakeSpooled(range) => {
@@ -159,6 +199,10 @@ impl Reader {
                     body.read(Some(*index)).await;
                     continue;
                 }
+                Step::WaitForFile => {
+                    moved.await;
+                    continue;
+                }
                 Step::Wait(deadline) => {
                     tokio::select! {
                         () = &mut moved => {}
@@ -170,7 +214,7 @@ impl Reader {
                 }
             };
             let now = timer_now();
-            body.change(|delivery| delivery.took(*index, piece.len(), now));
+            body.took(*index, piece.len(), now)?;
             *handed = Some((piece.len(), now));
             return Ok(Some(piece));
         }
@@ -180,14 +224,13 @@ impl Reader {
     /// may be dropped at any time. It ends if others wait for the slot of a body that can go to no
     /// file, and this reader is slow.
     pub async fn read_ahead(&self) -> SlotNeeded {
-        sleep_until(self.ahead_from).await;
-        let slow_from = self.handed.map_or(self.ahead_from, |(_, since)| since);
-        let mut look_at = slow_from + self.rate.patience();
+        let slow_from = self.handed.map_or(self.began, |(_, since)| since);
+        let mut look_at = (slow_from + self.rate.patience()).max(self.began + PATIENCE);
         loop {
             let moved = self.body.moved.notified();
             tokio::pin!(moved);
             moved.as_mut().enable();
-            let may_read = self.body.delivery.lock().may_read_ahead();
+            let may_read = self.body.with(Delivery::may_read_ahead);
             if may_read {
                 self.body.read(None).await;
                 continue;
@@ -208,7 +251,7 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         self.body.change(|delivery| {
-            delivery.readers[self.index] = None;
+            delivery.readers[self.index] = Slot::Free;
             delivery.end_stall(timer_now());
         });
     }
@@ -216,7 +259,13 @@ impl Drop for Reader {
 
 impl SharedBody {
     /// Shares the body of an answer. `is_for_others`: more than one reader may have it.
-    pub fn new(answer: UpstreamAnswer, vary: Option<Box<Vary>>, is_for_others: bool) -> Self {
+    pub fn new(
+        answer: UpstreamAnswer,
+        vary: Option<Box<Vary>>,
+        is_for_others: bool,
+        keep: Option<Keep>,
+        space: &Arc<SpoolSpace>,
+    ) -> Self {
         let UpstreamAnswer { status, headers, body, client, requested_at, .. } = answer;
         // Their secrets are not blanked, so they may reach no file.
         let may_hold_secrets = !is_for_others && has_json_type(&headers);
@@ -230,15 +279,18 @@ impl SharedBody {
         }
         let source = exchange.map(|(exchange, held)| Source { exchange, blanking, held });
         let end = source.is_none().then_some(Ok(()));
-        let mut delivery = Delivery { end, ..Delivery::new(Spool::of_client(client)) };
+        let mut delivery = Delivery { end, ..Delivery::new(Spool::of_client(space, client)) };
         delivery.push(first);
         if may_hold_secrets {
             delivery.spool.close();
         }
+        let fits_file = declared_length(&headers).is_none_or(|bytes| space.may_hold(bytes));
         Self {
             head: Head { status, headers, requested_at },
             vary,
             is_for_others,
+            fits_file,
+            keep: Mutex::new(keep),
             source: AsyncMutex::new(source),
             delivery: Mutex::new(delivery),
             moved: Notify::new(),
@@ -246,7 +298,9 @@ impl SharedBody {
     }
 
     pub fn fits(&self, request_headers: &HeaderMap) -> bool {
-        self.vary.as_ref().is_none_or(|vary| vary.fits(request_headers))
+        let language =
+            || self.head.headers.get(header::CONTENT_LANGUAGE).map(HeaderValue::as_bytes);
+        self.vary.as_ref().is_none_or(|vary| vary.fits(request_headers, language()))
     }
 
     /// Keeps it out of files from now on.
@@ -254,25 +308,35 @@ impl SharedBody {
         self.delivery.lock().spool.close();
     }
 
-    /// Reads a piece for all, or makes space for it. `None`: ahead of every reader.
-    async fn read(&self, reader: Option<usize>) {
+    /// True if it is still being read from the upstream.
+    pub fn is_arriving(&self) -> bool {
+        self.delivery.lock().end.is_none()
+    }
+
+    /// True if somebody reads it, or is about to.
+    pub fn is_in_use(&self) -> bool {
+        let delivery = self.delivery.lock();
+        delivery.join == JoinState::Awaiting || delivery.has_readers()
+    }
+
+    /// True if it becomes a stored answer, unless something breaks.
+    pub fn is_to_be_kept(&self) -> bool {
+        self.keep.lock().is_some()
+    }
+
+    /// Reads a piece for all, if it is still wanted. `None`: ahead of every reader.
+    async fn read(self: &Arc<Self>, reader: Option<usize>) {
         let mut source = self.source.lock().await;
-        let (oldest, may_spill) = {
+        let may_spill = {
             let delivery = self.delivery.lock();
             // Another reader may have done so meanwhile.
-            if !reader.map_or(delivery.end.is_none(), |reader| delivery.is_at_end(reader)) {
+            let is_wanted =
+                reader.map_or(delivery.end.is_none(), |reader| delivery.is_at_end(reader));
+            if !is_wanted || delivery.is_full() {
                 return;
             }
-            let oldest = delivery.window.front().filter(|_| delivery.is_full()).cloned();
-            // The file may have filled up or failed since this reader chose to read.
-            if oldest.is_some() && !delivery.spool_has_room() {
-                return;
-            }
-            (oldest, !delivery.spool.is_closed())
+            !delivery.spool.is_closed()
         };
-        if let Some((offset, piece)) = oldest {
-            return self.spill(offset, piece).await;
-        }
         let read = match source.as_mut() {
             Some(source) => source.read(may_spill).await,
             None => Err(Lost),
@@ -290,7 +354,7 @@ impl SharedBody {
     }
 
     /// Breaks the body off if other clients wait for its slot, and its client has enough of them.
-    fn yield_slot(&self) -> bool {
+    fn yield_slot(self: &Arc<Self>) -> bool {
         // A reader that reads from the upstream needs the slot for more than a slow client.
         let Ok(mut source) = self.source.try_lock() else { return false };
         if !source.as_mut().is_some_and(|source| source.held.yields()) {
@@ -302,36 +366,80 @@ impl SharedBody {
         true
     }
 
-    /// Moves the oldest piece of the window to the spool.
-    async fn spill(&self, offset: u64, piece: Bytes) {
-        let (spool, end) = (Arc::clone(&self.delivery.lock().spool), offset + piece.len() as u64);
-        let written = spool.write(offset, piece).await;
-        self.change(|delivery| match written {
-            Ok(()) => {
-                delivery.stalled_since = None;
-                delivery.drop_before(end);
-            }
-            Err(error) => {
-                warn_of_fault(&error);
-                delivery.spool.close();
-            }
+    /// Records that a reader has more. Others wait for that only where the window is full.
+    fn took(self: &Arc<Self>, reader: usize, bytes: usize, now: Instant) -> Result<(), Lost> {
+        let (was_full, took) = self.with(|delivery| {
+            let was_full = delivery.is_full();
+            (was_full, delivery.took(reader, bytes, now))
         });
+        if was_full {
+            self.moved.notify_waiters();
+        }
+        took
     }
 
-    /// Changes the delivery. Ends the exchange once it has no reader; a reader in the middle of a
-    /// read still wants it.
-    fn change(&self, change: impl FnOnce(&mut Delivery)) {
+    /// Changes the delivery, and wakes those who wait for that.
+    fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut Delivery) -> T) -> T {
+        let changed = self.with(change);
+        self.moved.notify_waiters();
+        changed
+    }
+
+    /// Changes the delivery, and does what follows: drops what is needed no more, sends pieces to
+    /// the file, and stores a complete body. Ends the exchange once it has no reader; a reader in
+    /// the middle of a read still wants it.
+    fn with<T>(self: &Arc<Self>, change: impl FnOnce(&mut Delivery) -> T) -> T {
         let mut delivery = self.delivery.lock();
-        change(&mut delivery);
-        if delivery.join != JoinState::Awaiting && delivery.readers.iter().all(Option::is_none) {
+        let changed = change(&mut delivery);
+        let is_complete = delivery.end == Some(Ok(()));
+        if delivery.join != JoinState::Awaiting && !is_complete && !delivery.has_readers() {
             delivery.join = JoinState::Closed;
             if let Ok(mut source) = self.source.try_lock() {
                 *source = None;
             }
         }
         delivery.settle();
+        let kept = self.keep_if_complete(&delivery);
+        if let Ok(runtime) = Handle::try_current()
+            && let Some((offset, pieces)) = delivery.take_spill(self.is_to_be_kept())
+        {
+            runtime.spawn(Arc::clone(self).spill(offset, pieces));
+        }
         drop(delivery);
-        self.moved.notify_waiters();
+        if let Some((keep, file)) = kept {
+            (keep.put)(file);
+        }
+        changed
+    }
+
+    /// The file of a complete body that is to be stored.
+    fn keep_if_complete(&self, delivery: &Delivery) -> Option<(Keep, Arc<StoredFile>)> {
+        let mut keep = self.keep.lock();
+        let bytes_max = keep.as_ref()?.bytes_max;
+        let is_lost = matches!(delivery.end, Some(Err(Lost))) || delivery.join == JoinState::Closed;
+        if is_lost || delivery.spool.is_closed() || delivery.read_bytes > bytes_max {
+            *keep = None;
+        }
+        if delivery.end != Some(Ok(())) || delivery.spooled < delivery.read_bytes {
+            return None;
+        }
+        let keep = keep.take()?;
+        Some((keep, StoredFile::new(Arc::clone(&delivery.spool), delivery.read_bytes)))
+    }
+
+    /// Moves pieces of the window to the spool.
+    async fn spill(self: Arc<Self>, offset: u64, pieces: Vec<Bytes>) {
+        let end = offset + pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
+        let spool = Arc::clone(&self.delivery.lock().spool);
+        let written = spool.write(offset, pieces).await;
+        self.change(|delivery| match written {
+            Ok(()) => delivery.spilled(end),
+            Err(error) => {
+                warn_of_fault(&error);
+                delivery.spool.close();
+                delivery.is_spilling = false;
+            }
+        });
     }
 }
 
@@ -351,8 +459,4 @@ impl Source {
             None => piece,
         })
     }
-}
-
-fn warn_of_fault(error: &io::Error) {
-    tracing::warn!(%error, "the temporary file of a large answer failed");
 }

@@ -4,6 +4,7 @@
 //! use the machine's time, because a slow client has nothing to do with the gateway's clock.
 //! Parsing is left out.
 
+mod held;
 #[cfg(test)]
 mod tests;
 pub mod trailers;
@@ -36,6 +37,7 @@ use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep, timeout_at};
 
+use self::held::Held;
 use self::trailers::TrailerMarker;
 use self::unread::{Unread, UnreadBody};
 use crate::clock::timer_now;
@@ -69,6 +71,7 @@ pub(super) struct Connection {
     ahead: BytesMut,
     client_address: Option<IpAddr>,
     unread: Unread,
+    held: Held,
     http2: Option<Box<Http2>>,
 }
 
@@ -141,8 +144,8 @@ impl Connection {
     pub(super) fn new(stream: Stream) -> Self {
         let digest = stream.get_socket_digest();
         let client_address = digest.as_ref().and_then(|digest| ip_of(digest.peer_addr()?));
-        let (ahead, unread, http2) = (BytesMut::new(), Unread::ALL, None);
-        Self { stream, ahead, client_address, unread, http2 }
+        let (ahead, unread, held, http2) = (BytesMut::new(), Unread::ALL, Held::default(), None);
+        Self { stream, ahead, client_address, unread, held, http2 }
     }
 
     /// Passes HTTP/2 frames to the framework from now on, the preface first. Returns a flag that is
@@ -167,6 +170,7 @@ impl Connection {
     /// Limits a session to one request, whose whole head is in the buffer. Without a framing, it is
     /// the last request.
     pub(super) fn begin(&mut self, head_bytes: usize, framing: Option<BodyFraming>) {
+        self.held.hold(true);
         self.unread = Unread::of(head_bytes, framing);
     }
 
@@ -178,6 +182,11 @@ impl Connection {
     /// The bytes of the request that the session has not read.
     pub(super) fn unread(&self) -> &Unread {
         &self.unread
+    }
+
+    /// Writes the answer of this session as it comes, and holds no part of it for a later write.
+    pub(super) fn write_promptly(&self) {
+        self.held.hold(false);
     }
 
     /// Recovers the connection from a stream that was made of one.
@@ -471,17 +480,29 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.noted(written)
+        let this = &mut *self;
+        // The frames of HTTP/2 are collected before they come here.
+        if this.http2.is_none() {
+            if this.held.take(bytes) {
+                return Poll::Ready(Ok(bytes.len()));
+            }
+            ready!(this.held.poll_write_out(&mut this.stream, context))?;
+        }
+        let written = Pin::new(&mut this.stream).poll_write(context, bytes);
+        this.noted(written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.noted(flushed)
+        let this = &mut *self;
+        ready!(this.held.poll_write_out(&mut this.stream, context))?;
+        let flushed = Pin::new(&mut this.stream).poll_flush(context);
+        this.noted(flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let this = &mut *self;
+        ready!(this.held.poll_write_out(&mut this.stream, context))?;
+        Pin::new(&mut this.stream).poll_shutdown(context)
     }
 
     fn poll_write_vectored(
@@ -489,12 +510,16 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if self.http2.is_none() {
+            let first = slices.iter().find(|slice| !slice.is_empty());
+            return self.poll_write(context, first.map_or(&[], |slice| slice));
+        }
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
         self.noted(written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.http2.is_some() && self.stream.is_write_vectored()
     }
 }
 

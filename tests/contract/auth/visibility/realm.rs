@@ -198,6 +198,8 @@ impl State {
         };
         let mut response = begun(if is_known { StatusCode::NOT_MODIFIED } else { status }, now)
             .header("etag", etag)
+            // A shared cache would guess a lifetime for an answer that is not private.
+            .header("cache-control", "private")
             .header("x-fetched-by", holder)
             .header("x-ratelimit-limit", LIMIT)
             .header("x-ratelimit-used", self.used[holder])

@@ -113,8 +113,19 @@ async fn world(sections: &str) -> Arc<World> {
 
 /// Rounds of concurrent requests, with time passing between them.
 async fn play(traffic: &Arc<Traffic>, world: &World, mangler: Option<&Mangler>, seed: u64) {
+    play_part(traffic, world, mangler, seed, requests()).await;
+}
+
+/// The same, with this many requests.
+async fn play_part(
+    traffic: &Arc<Traffic>,
+    world: &World,
+    mangler: Option<&Mangler>,
+    seed: u64,
+    requests: usize,
+) {
     let mut dice = Rng::for_purpose(seed, 1);
-    let mut left = requests();
+    let mut left = requests;
     while left > 0 {
         let count = usize::try_from(dice.between(1, 120)).unwrap().min(left);
         left -= count;
@@ -150,10 +161,7 @@ async fn play(traffic: &Arc<Traffic>, world: &World, mangler: Option<&Mangler>, 
         .changes_through
         .load(Ordering::Relaxed)
         .min(figures.changes_around.load(Ordering::Relaxed));
-    assert!(
-        changes * 100 > (requests()) as u64,
-        "too little changed to prove anything: {figures:?}"
-    );
+    assert!(changes * 100 > requests as u64, "too little changed to prove anything: {figures:?}");
 }
 
 /// Makes the upstream fail for a round.
@@ -179,7 +187,7 @@ async fn scenario(config: &str, rules: Rules, lag: Duration, seed: u64) {
     play(&traffic, &world, None, seed).await;
 }
 
-const SCENARIOS: usize = 5;
+const SCENARIOS: usize = 6;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_revalidation_each_response_shows_all_completed_changes() {
@@ -219,4 +227,37 @@ async fn a_webhook_shows_changes_at_once_and_a_lost_one_at_the_ttl() {
     play(&traffic, &world, Some(&mangler), 5).await;
     let reported = traffic.figures.reported.load(Ordering::Relaxed);
     assert!(reported > 0, "no webhook came through");
+}
+
+/// Restarts of one scenario; every second one is a crash.
+const RESTARTS: u64 = 8;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restarts_with_a_snapshot_bring_no_old_answer_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("weir.cache");
+    let cache = format!("[cache]\n{}\n{RULES}", config::snapshot(&path));
+    let started = world(&cache).await;
+    let mut traffic = Arc::new(Traffic::new(Arc::clone(&started), with_rules(), Duration::ZERO));
+    drop(started);
+    let (mut restored, part) = (0, requests() / usize::try_from(RESTARTS).unwrap());
+    for number in 0..RESTARTS {
+        let now = Arc::clone(traffic.world());
+        play_part(&traffic, &now, None, 6 + number, part / 2).await;
+        let snapshots = Arc::clone(now.current.snapshots().unwrap());
+        assert!(snapshots.write_now(Arc::clone(&now.gateway.cache)).await);
+        play_part(&traffic, &now, None, 60 + number, part / 2).await;
+        drop((now, snapshots));
+        // A crash leaves the file as it is before the drain replaces it.
+        let crashed = (number % 2 == 1).then(|| std::fs::read(&path).unwrap());
+        let traffic_before = Arc::into_inner(traffic).expect("nobody has it beside");
+        let replace = |_: &weir::emulator::Handle| {
+            if let Some(file) = crashed {
+                std::fs::write(&path, file).unwrap();
+            }
+        };
+        traffic = Arc::new(traffic_before.restarted(replace).await);
+        restored += traffic.world().gateway.cache.store().size().0;
+    }
+    assert!(restored > RESTARTS * 5, "{restored} answers came back");
 }

@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use http::Method;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use weir::emulator::Handle;
 use weir::random::Rng;
 
 use super::history::{Allowed, RequestStart, Subject, Tick, Ticks, Way};
@@ -128,6 +129,18 @@ impl Traffic {
             figures,
             findings,
         }
+    }
+
+    /// The gateway and the emulator.
+    pub fn world(&self) -> &Arc<World> {
+        &self.world
+    }
+
+    /// The same traffic after a restart of the gateway. `between` runs while none runs.
+    pub async fn restarted(self, between: impl FnOnce(&Handle)) -> Self {
+        let world = Arc::into_inner(self.world).expect("nobody has it beside");
+        let world = Arc::new(world.restart(between, str::to_owned).await);
+        Self { world, ..self }
     }
 
     /// This many concurrent requests, most of them reads.

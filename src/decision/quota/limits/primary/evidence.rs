@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 
+use super::measure::Alone;
+
 /// Time after its loss in which a request may still be executed (SPECIFICATION, "Limits in
 /// practice": the service ends a request after 10 s).
 const EXECUTED_WITHIN: Duration = Duration::from_secs(10);
@@ -34,6 +36,8 @@ const RATE_MIN: f64 = 10.0 / 3_600.0;
 pub struct Mark {
     ended: u64,
     at: Timestamp,
+    /// Set if the answer's count will show the price.
+    pub(super) alone: Option<Alone>,
 }
 
 #[derive(Debug, Default)]
@@ -80,7 +84,11 @@ pub struct Count {
 impl Mark {
     /// The mark of a request that began before the window was used.
     pub fn before_all(at: Timestamp) -> Self {
-        Self { ended: 0, at }
+        Self { ended: 0, at, alone: None }
+    }
+
+    pub(super) fn with(self, alone: Option<Alone>) -> Self {
+        Self { alone, ..self }
     }
 
     pub fn at(self) -> Timestamp {
@@ -90,7 +98,7 @@ impl Mark {
 
 impl Evidence {
     pub fn mark(&self, now: Timestamp) -> Mark {
-        Mark { ended: self.ended, at: now }
+        Mark { ended: self.ended, at: now, alone: None }
     }
 
     /// Units that ended since the mark.
@@ -154,6 +162,30 @@ impl Evidence {
 
     pub fn new_window(&mut self, now: Timestamp) {
         self.others.new_window(now);
+    }
+
+    /// The part that a file keeps: the unseen units, with those in flight, which end with the
+    /// process.
+    pub fn saved(&self, now: Timestamp, in_flight: u32) -> Vec<(Timestamp, u32)> {
+        let lost = (in_flight > 0).then(|| (now + EXECUTED_WITHIN, in_flight));
+        self.unseen.iter().copied().chain(lost).collect()
+    }
+
+    /// Units per second that others spend.
+    pub fn rate_of_others(&self, now: Timestamp) -> f64 {
+        self.others.rate(now.min(self.others.news_at)).max(self.others.rate_before)
+    }
+
+    /// Returns what a file kept. No request is over later than the longest one.
+    pub fn restored(now: Timestamp, unseen: &[(Timestamp, u32)], rate_of_others: f64) -> Self {
+        let mut evidence = Self::default();
+        for (over, units) in unseen {
+            evidence.charged += u64::from(*units);
+            evidence.counted(*units);
+            evidence.hold((*over).min(now + EXECUTED_WITHIN), *units);
+        }
+        evidence.others.rate_before = rate_of_others.max(0.0);
+        evidence
     }
 
     #[cfg(test)]

@@ -16,21 +16,27 @@
 //! - **Windows of 2 s and shorter** are within the wobble and end as one probe each.
 
 mod evidence;
+mod measure;
 mod probes;
+mod saved;
 mod stated;
 
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use crate::api::{AccountKind, RateHeaders, ResourceName, default_limit};
 use crate::clock::Timestamp;
 
 use super::block::Block;
 use super::cooldown::closed_until;
+use crate::decision::silence::Silence;
 use crate::decision::types::{LeaseId, LimitKind, Pace, Priority, Until};
 
 pub use evidence::Mark;
 use evidence::{Count, Evidence};
 use probes::Probes;
+pub use saved::SavedWindow;
 pub use stated::Asked;
 use stated::StatementTrust;
 
@@ -53,7 +59,7 @@ enum WindowState {
     Unmetered,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Seen {
     limit: u32,
     remaining: u32,
@@ -82,6 +88,8 @@ pub struct Terms {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowDemand {
     pub cost: u32,
+    /// See [`Demand::unproven`](crate::decision::Demand::unproven).
+    pub unproven: u32,
     pub priority: Priority,
 }
 
@@ -116,8 +124,8 @@ pub struct ObservedAnswer<'r> {
 pub struct PrimaryWindow {
     state: WindowState,
     pub leased: u64,
-    /// Time of the last answer to one of its requests.
-    pub answered_at: Timestamp,
+    /// Its requests without the head of an answer.
+    pub silence: Silence,
     probes: Probes,
     headerless_probes: u32,
     /// Experience with what the upstream states about it by `GET /rate_limit`.
@@ -130,6 +138,9 @@ pub struct PrimaryWindow {
     /// True when every request costs what was reserved for it: answers then bound the rest from
     /// below.
     costs_are_known: bool,
+    /// Number of requests admitted so far, and the time of the last count.
+    admitted: u64,
+    counted_at: Timestamp,
     evidence: Evidence,
 }
 
@@ -138,7 +149,7 @@ impl PrimaryWindow {
         Self {
             state: WindowState::Unknown,
             leased: 0,
-            answered_at: Timestamp::EPOCH,
+            silence: Silence::default(),
             probes: Probes::default(),
             headerless_probes: 0,
             trust: StatementTrust::default(),
@@ -147,6 +158,8 @@ impl PrimaryWindow {
             next_at: Timestamp::EPOCH,
             // GraphQL costs depend on the size of the query (SPECIFICATION, "Limits in practice").
             costs_are_known: *resource != ResourceName::graphql(),
+            admitted: 0,
+            counted_at: Timestamp::EPOCH,
             evidence: Evidence::default(),
         }
     }
@@ -173,14 +186,15 @@ impl PrimaryWindow {
                 let wake = |is_only_for_others| {
                     Some(if is_only_for_others { over.min(next_second(now)) } else { over })
                 };
-                let cost = wanted.cost.max(1);
+                let [beside, alone] = wanted.units(seen, terms.reserve);
+                let cost = if self.leased == 0 { alone } else { beside };
                 let Some(free) = self.left(seen).checked_sub(held).filter(|free| *free >= cost)
                 else {
                     let all = seen
                         .remaining
                         .saturating_sub(self.evidence.unseen_units)
                         .saturating_sub(held);
-                    let block = seen.spent(all >= cost);
+                    let block = seen.spent(all >= alone);
                     let is_only_for_others = self.left(seen).saturating_sub(terms.reserve) >= cost;
                     return Err(Block { wake: wake(is_only_for_others), ..block });
                 };
@@ -212,7 +226,8 @@ impl PrimaryWindow {
             let free = self.left(seen).saturating_sub(self.held(now, terms.reserve)).max(1);
             self.next_at = now + seen.reset.since(now).saturating_mul(cost) / free;
         }
-        let mark = self.encumber(now, cost);
+        let alone = self.alone(now);
+        let mark = self.encumber(now, cost).with(alone);
         if self.current(now) == WindowState::Unknown {
             self.probes.admitted(now, lease, cost);
         }
@@ -222,6 +237,7 @@ impl PrimaryWindow {
     /// Takes a request that another account's window admitted and that counts here too.
     pub fn encumber(&mut self, now: Timestamp, cost: u32) -> Mark {
         self.leased = self.leased.saturating_add(cost.into());
+        self.admitted = self.admitted.wrapping_add(1);
         self.evidence.admitted(now, cost)
     }
 
@@ -257,6 +273,7 @@ impl PrimaryWindow {
     /// Updates the window by an answer. The answer's lease has ended, or was another window's.
     pub fn observe(&mut self, now: Timestamp, answer: ObservedAnswer<'_>) {
         self.headerless_probes = 0;
+        self.counted_at = now;
         let rate = answer.rate;
         let new = Seen {
             limit: rate.limit,
@@ -317,7 +334,7 @@ impl PrimaryWindow {
         let (limit, remaining, reset) = match (self.current(now), self.state) {
             (WindowState::Seen(seen), _) => (
                 seen.limit,
-                self.left(seen).saturating_add(self.leased_units()).min(seen.limit),
+                seen.remaining.saturating_sub(self.evidence.unseen_units),
                 Some(seen.reset),
             ),
             (_, WindowState::Seen(over)) => (over.limit, over.limit, None),
@@ -341,11 +358,13 @@ impl PrimaryWindow {
         !matches!(self.state, WindowState::Seen(seen) if seen.remaining > seen.limit)
     }
 
-    /// Returns true when the count covers a request of `cost` (invariant 2; computed differently
-    /// from [`PrimaryWindow::headroom`]).
-    pub fn covers(&self, now: Timestamp, cost: u32, reserve: u32) -> bool {
+    /// Returns true when the count covers a request of this cost, of which a part is unproven
+    /// (invariant 2; computed differently from [`PrimaryWindow::headroom`]).
+    pub fn covers(&self, now: Timestamp, [cost, unproven]: [u32; 2], reserve: u32) -> bool {
         match self.current(now) {
             WindowState::Seen(seen) => {
+                let proven = if self.leased == 0 { cost.saturating_sub(unproven) } else { cost };
+                let cost = proven.min(seen.limit.saturating_sub(reserve)).max(1);
                 let taken = self.leased + u64::from(self.evidence.unseen_units);
                 taken + u64::from(cost) + u64::from(reserve) <= u64::from(seen.remaining)
             }
@@ -400,6 +419,15 @@ enum Sight {
     NewWindow,
     Same,
     Old,
+}
+
+impl WindowDemand {
+    /// Units that must be left beside other requests, and for the only one. No price is above the
+    /// whole budget, or its request could never be sent.
+    fn units(self, seen: Seen, reserve: u32) -> [u32; 2] {
+        let whole = seen.limit.saturating_sub(reserve);
+        [self.cost, self.cost.saturating_sub(self.unproven)].map(|units| units.min(whole).max(1))
+    }
 }
 
 impl Seen {

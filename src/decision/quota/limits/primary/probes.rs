@@ -61,7 +61,7 @@ impl Probes {
     }
 
     fn stated_block(&self, now: Timestamp, cost: u32, limit: u32) -> Option<Block> {
-        if self.units.saturating_add(cost) > limit {
+        if self.units.saturating_add(cost.min(limit)) > limit {
             return Some(Block::event(LimitKind::Probe));
         }
         let accepted_at = self.leases.iter().map(|(_, admitted)| *admitted + ACCEPTED_AFTER);

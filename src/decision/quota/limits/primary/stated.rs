@@ -13,6 +13,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Count, Mark, PrimaryWindow, Seen, Terms, WOBBLE, WindowState};
 use crate::api::StatedBudget;
 use crate::clock::Timestamp;
@@ -33,7 +35,7 @@ pub enum Asked {
 }
 
 /// Experience with statements that raised the current window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StatementTrust {
     /// None has raised it since the last counted answer.
     #[default]
@@ -224,7 +226,7 @@ mod tests {
     const TERMS: Terms = Terms { reserve: 0, batch_floor: 0, pace: Pace::Burst };
 
     fn headroom(window: &PrimaryWindow, now: Timestamp) -> Result<Headroom, LimitKind> {
-        let wanted = WindowDemand { cost: 1, priority: Priority::Normal };
+        let wanted = WindowDemand { cost: 1, unproven: 0, priority: Priority::Normal };
         window.headroom(now, wanted, TERMS).map_err(|block| block.limit)
     }
 
@@ -435,7 +437,7 @@ mod tests {
             assert!(headroom(&window, after(seconds)).is_ok(), "after {seconds} s");
         }
         window.lease(after(300), LeaseId(1), 1, TERMS);
-        let wanted = WindowDemand { cost: 1, priority: Priority::Normal };
+        let wanted = WindowDemand { cost: 1, unproven: 0, priority: Priority::Normal };
         let Err(block) = window.headroom(after(320), wanted, TERMS) else { panic!("two go") };
         assert_eq!(block.until, Until::Event, "the others wait for its outcome");
     }

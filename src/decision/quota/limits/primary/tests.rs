@@ -24,7 +24,11 @@ fn headroom(
     cost: u32,
     reserve: u32,
 ) -> Result<Headroom, Block> {
-    window.headroom(now, WindowDemand { cost, priority: Priority::Normal }, terms(reserve))
+    window.headroom(
+        now,
+        WindowDemand { cost, unproven: 0, priority: Priority::Normal },
+        terms(reserve),
+    )
 }
 
 /// An answer without a known request.
@@ -334,7 +338,7 @@ fn an_outside_consumer_is_noticed_and_left_a_margin() {
 #[test]
 fn an_even_pace_spreads_the_budget_until_the_reset() {
     let even = Terms { pace: Pace::Even, ..terms(0) };
-    let wanted = WindowDemand { cost: 1, priority: Priority::Normal };
+    let wanted = WindowDemand { cost: 1, unproven: 0, priority: Priority::Normal };
     let mut window = seen(36);
     let (mut now, mut sent) = (NOW, 0_u64);
     while now < RESET {
@@ -366,7 +370,7 @@ fn an_even_pace_spreads_the_budget_until_the_reset() {
 fn batch_requests_stop_below_the_floor() {
     let floor = Terms { batch_floor: 2_000, ..terms(0) };
     let headroom = |remaining, priority| {
-        seen(remaining).headroom(NOW, WindowDemand { cost: 1, priority }, floor)
+        seen(remaining).headroom(NOW, WindowDemand { cost: 1, unproven: 0, priority }, floor)
     };
     assert!(headroom(21, Priority::Batch).is_ok());
     assert_eq!(
@@ -381,7 +385,13 @@ fn batch_requests_spend_the_last_unit_without_a_floor() {
     let mut window = unseen();
     observe(&mut window, &rate_headers(15_000, 1, RESET));
     assert!(
-        window.headroom(NOW, WindowDemand { cost: 1, priority: Priority::Batch }, terms(0)).is_ok()
+        window
+            .headroom(
+                NOW,
+                WindowDemand { cost: 1, unproven: 0, priority: Priority::Batch },
+                terms(0)
+            )
+            .is_ok()
     );
 }
 
@@ -392,7 +402,7 @@ fn a_floor_reached_by_leases_blocks_until_an_event() {
     lease(&mut window, 1);
     lease(&mut window, 2);
     let block = window
-        .headroom(NOW, WindowDemand { cost: 1, priority: Priority::Batch }, floor)
+        .headroom(NOW, WindowDemand { cost: 1, unproven: 0, priority: Priority::Batch }, floor)
         .unwrap_err();
     assert_eq!(
         (block.limit, block.until, block.wake),
@@ -406,7 +416,7 @@ fn an_even_pace_counts_units_and_not_requests() {
     let mut window = seen(100);
     window.lease(NOW, LeaseId(1), 10, even);
     let block = window
-        .headroom(NOW, WindowDemand { cost: 1, priority: Priority::Normal }, even)
+        .headroom(NOW, WindowDemand { cost: 1, unproven: 0, priority: Priority::Normal }, even)
         .unwrap_err();
     assert_eq!(block, Block::at(LimitKind::Pace, NOW + RESET.since(NOW) / 10));
 }

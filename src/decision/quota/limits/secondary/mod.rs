@@ -12,6 +12,7 @@
 //! half of the minute's, keeps clear of it. A steady caller still uses the whole minute's.
 
 mod points;
+mod saved;
 mod sliding_window;
 mod spacing;
 
@@ -26,6 +27,7 @@ use super::elapsed::ELAPSED_MILLIS_MAX;
 use crate::decision::types::{Demand, LimitKind, SecondaryLimits, WriteSpacing};
 
 use points::Points;
+pub use saved::SavedSecondary;
 pub use sliding_window::TICK;
 use sliding_window::{Limit, SlidingWindow};
 pub use spacing::Spacing;
@@ -403,9 +405,32 @@ impl Secondary {
         self.special.writes.answered(now, weight.write);
     }
 
-    /// Time of the last answer to a write that keeps this one waiting.
-    pub fn write_answered_at(&self, write: WriteSpacing) -> Timestamp {
-        self.special.writes.answered_at(write)
+    /// A request that was sent at this time was given up without an answer.
+    pub fn lost(&mut self, now: Timestamp, sent_at: Timestamp, weight: Weight) {
+        self.special.writes.lost(now, sent_at, weight.write);
+    }
+
+    /// A request waits no longer for the head of an answer.
+    pub fn heard(&mut self, weight: Weight) {
+        self.special.writes.heard(weight.write);
+    }
+
+    /// Returns true if at least half of a wait since then passed behind writes without an answer.
+    pub fn writes_are_unanswered(
+        &self,
+        now: Timestamp,
+        since: Timestamp,
+        write: WriteSpacing,
+    ) -> bool {
+        self.special.writes.is_unanswered(now, since, write)
+    }
+
+    /// Returns true if requests that were given up hold half of the slots or more.
+    pub fn slots_are_lost(&self, now: Timestamp) -> bool {
+        // The others were given up for their readers.
+        let from = self.cut_off.partition_point(|end| *end <= now + YIELD_GRACE);
+        let lost = count(self.cut_off.len() - from);
+        lost > 0 && lost.saturating_mul(2) >= self.concurrency_max
     }
 
     pub fn would_overlap(&self, weight: Weight) -> bool {

@@ -48,22 +48,31 @@ impl Points {
 
     /// Takes an amount that the limit admits. Returns true while the limit holds.
     pub fn enter(&mut self, now: Timestamp, endpoint: EndpointId, amount: u32) -> bool {
-        let limit = self.limit;
-        let enter = |tally: &mut Tally<Seldom>| {
+        self.with_tally(now, endpoint, |limit, tally| {
             tally.enter(limit, amount);
             tally.is_within(limit)
-        };
+        })
+    }
+
+    /// Changes the tally of an endpoint, a new one if there is none.
+    pub fn with_tally<R>(
+        &mut self,
+        now: Timestamp,
+        endpoint: EndpointId,
+        change: impl FnOnce(Limit, &mut Tally<Seldom>) -> R,
+    ) -> R {
+        let limit = self.limit;
         if let Some(tally) = self.get_mut(endpoint) {
-            return enter(tally);
+            return change(limit, tally);
         }
         self.sweep(now);
         if let Some(many) = &mut self.many {
-            return enter(many.entry(endpoint).or_default());
+            return change(limit, many.entry(endpoint).or_default());
         }
         let mut tally = Tally::default();
-        let holds = enter(&mut tally);
+        let changed = change(limit, &mut tally);
         self.few.push((endpoint, tally));
-        holds
+        changed
     }
 
     /// Drops the empty tallies when their number has doubled since the last sweep, and switches
@@ -89,6 +98,13 @@ impl Points {
 
     pub fn len(&self) -> usize {
         self.many.as_ref().map_or(self.few.len(), |many| many.len())
+    }
+
+    /// Tallies with their endpoints.
+    pub fn each(&self) -> impl Iterator<Item = (EndpointId, &Tally<Seldom>)> {
+        let many = self.many.iter().flat_map(|many| many.iter());
+        let few = self.few.iter().map(|(endpoint, tally)| (*endpoint, tally));
+        few.chain(many.map(|(endpoint, tally)| (*endpoint, tally)))
     }
 
     pub fn tallies(&self) -> impl Iterator<Item = &Tally<Seldom>> {

@@ -33,6 +33,11 @@ impl Limit {
         Self { length: whole_millis(length), grain: 1, max: max.max(1) }
     }
 
+    /// The last moment at which an amount counts that ends at this time.
+    pub fn end(self, ended: Timestamp) -> Timestamp {
+        Timestamp::from_millis(ended.as_millis().saturating_add(self.length.into()))
+    }
+
     /// Caps an amount to the whole limit.
     pub fn weigh(self, amount: u32) -> u32 {
         amount.min(self.max)
@@ -102,8 +107,12 @@ impl<L: BorrowMut<VecDeque<Entry>> + Default> Tally<L> {
         if counted == 0 {
             return;
         }
+        self.count(limit, limit.end(now), counted);
+    }
+
+    /// Adds an entry that is not earlier than the others.
+    pub fn count(&mut self, limit: Limit, last: Timestamp, counted: u32) {
         self.answered = self.answered.saturating_add(counted);
-        let last = Timestamp::from_millis(now.as_millis().saturating_add(limit.length.into()));
         if self.newest_amount == 0 {
             (self.newest, self.newest_amount) = (last, counted);
         } else if self.is_as_newest(limit, last) {
@@ -149,6 +158,10 @@ impl<L: BorrowMut<VecDeque<Entry>> + Default> Tally<L> {
     pub fn in_use(&self, now: Timestamp) -> u32 {
         let counting = self.entries().filter(|(last, _)| *last >= now).map(|(_, amount)| amount);
         counting.fold(self.in_flight, u32::saturating_add)
+    }
+
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
     }
 
     pub fn is_within(&self, limit: Limit) -> bool {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Sent;
 use crate::clock::Timestamp;
 use crate::decision::quota::limits::block::{Block, both};
+use crate::decision::silence::Silence;
 use crate::decision::types::{LimitKind, WriteSpacing};
 
 /// Distances of an account's writes.
@@ -30,8 +31,8 @@ struct SpacedWrites {
     /// `last` before the newest write.
     before: Option<Timestamp>,
     in_flight: u32,
-    /// Time of the last answer to one of them, or of the last piece of a body that was taken.
-    answered_at: Timestamp,
+    /// Those without the head of an answer.
+    silence: Silence,
 }
 
 impl Writes {
@@ -43,6 +44,16 @@ impl Writes {
 
     pub fn reconfigure(&mut self, spacing: Spacing) {
         (self.any.distance, self.notifying.distance) = (spacing.any, spacing.notifying);
+    }
+
+    /// Times of the last write, and of the last one that notifies.
+    pub fn last(&self) -> [Option<Timestamp>; 2] {
+        [self.any.last, self.notifying.last]
+    }
+
+    /// Takes over the times of the last writes.
+    pub fn restore(&mut self, [any, notifying]: [Option<Timestamp>; 2]) {
+        (self.any.last, self.notifying.last) = (any, notifying);
     }
 
     pub fn block(&self, now: Timestamp, write: WriteSpacing) -> Option<Block> {
@@ -68,13 +79,23 @@ impl Writes {
     }
 
     pub fn answered(&mut self, now: Timestamp, write: WriteSpacing) {
-        self.holding_mut(write).for_each(|writes| writes.answered_at = now);
+        self.holding_mut(write).for_each(|writes| writes.silence.answered(now));
     }
 
-    /// Time of the last answer to a write that keeps this one waiting.
-    pub fn answered_at(&self, write: WriteSpacing) -> Timestamp {
-        let spaced = self.holding(write).filter(|writes| !writes.distance.is_zero());
-        spaced.map(|writes| writes.answered_at).max().unwrap_or(Timestamp::EPOCH)
+    /// A write that was sent at this time was given up without an answer.
+    pub fn lost(&mut self, now: Timestamp, sent_at: Timestamp, write: WriteSpacing) {
+        self.holding_mut(write).for_each(|writes| writes.silence.lost(now, sent_at));
+    }
+
+    /// A write waits no longer for the head of an answer.
+    pub fn heard(&mut self, write: WriteSpacing) {
+        self.holding_mut(write).for_each(|writes| writes.silence.ended());
+    }
+
+    /// Returns true if at least half of a wait since then passed behind writes without an answer.
+    pub fn is_unanswered(&self, now: Timestamp, since: Timestamp, write: WriteSpacing) -> bool {
+        let mut spaced = self.holding(write).filter(|writes| !writes.distance.is_zero());
+        spaced.any(|writes| writes.silence.is_unanswered(now, since))
     }
 
     /// Returns true when a spaced write is in flight, which this one must not join.
@@ -122,6 +143,7 @@ impl SpacedWrites {
     fn enter(&mut self, now: Timestamp) {
         self.before = self.last.replace(now);
         self.in_flight += 1;
+        self.silence.sent(now);
     }
 
     fn leave(&mut self, sent: Sent) {

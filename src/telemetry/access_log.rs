@@ -1,16 +1,14 @@
-//! A recorded access log as demand: the same requests of the same clients at the same intervals.
+//! A recorded access log: the requests of the clients, and what the upstream was asked for.
 //!
-//! The log is the gateway's own in JSON (`telemetry/log`). A line is written at the end of a
-//! request, which began `duration_ms` before its `time`. The log has no queries and no bodies:
-//! requests that differ only in these count as equal here. Paths that the emulator's world lacks
-//! cost the same, because a 404 spends a unit as well. Other records are skipped; unreadable lines
-//! are counted, and the first are kept.
+//! The log is the gateway's own in JSON (`log`). A line is written at the end of a request, which
+//! began `duration_ms` before its `time`. The log has no queries and no bodies; `cache_key` tells
+//! apart the answers that were asked for. Other records are skipped; unreadable lines are counted,
+//! and the first are kept.
 
 use std::io::{self, BufRead};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::Method;
 use serde::Deserialize;
 use time::OffsetDateTime;
@@ -24,8 +22,6 @@ const REQUESTS_MAX: usize = 5_000_000;
 const SHOWN_MAX: usize = 5;
 /// Time after the last request for its answer.
 const AFTERWARDS: Duration = Duration::from_secs(60);
-/// Body of every request that has one: a GraphQL query, which is invalid on other routes.
-const BODY: &[u8] = b"{\"query\":\"{ viewer { login } }\"}";
 
 /// The requests of a log.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +52,38 @@ pub struct Recorded {
     pub method: Method,
     /// Path without a query, which the log lacks.
     pub path: String,
+    /// Status of the answer; 0 if there was none.
+    pub status: u16,
+    /// The answer that the upstream was asked for.
+    pub asked_for: Option<Box<AskedFor>>,
+}
+
+/// An answer that the upstream was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskedFor {
+    /// Route template.
+    pub endpoint: String,
+    /// Number that stands for its key; older gateways logged none.
+    pub key: Option<u64>,
+    /// Name of a GraphQL query's operation.
+    pub operation: Option<Arc<str>>,
+    /// Units spent.
+    pub cost: u32,
+    /// Result of the fetch.
+    pub found: LoggedFetch,
+}
+
+/// Result of a fetch, by its label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoggedFetch {
+    /// Fetched and stored.
+    New,
+    /// The stored answer was still right.
+    Unchanged,
+    /// Another answer than the stored one.
+    Changed,
+    /// The answer of a GraphQL query, which no rule stores.
+    Query,
 }
 
 #[derive(Deserialize)]
@@ -66,6 +94,12 @@ struct LogLine {
     method: Option<String>,
     path: Option<String>,
     duration_ms: Option<f64>,
+    status: Option<u16>,
+    endpoint: Option<String>,
+    cache: Option<String>,
+    cache_key: Option<String>,
+    operation: Option<String>,
+    cost: Option<u32>,
 }
 
 /// A readable line of a log.
@@ -125,25 +159,30 @@ impl Trace {
         if line.trim_ascii().is_empty() {
             return Ok(Line::Other);
         }
-        let line: LogLine =
+        let mut line: LogLine =
             serde_json::from_slice(line).map_err(|fault| unreadable(line, &fault))?;
         if line.message.as_deref() != Some("request") {
             return Ok(Line::Other);
         }
         // Without an accepted key no request went upstream.
-        let Some(client) = line.client else { return Ok(Line::Free) };
+        let Some(client) = line.client.take() else { return Ok(Line::Free) };
         let path = line
             .path
+            .take()
             .filter(|path| path.starts_with('/') && path.parse::<http::Uri>().is_ok())
             .ok_or("no path")?;
         // The gateway's own answers cost nothing.
         if path.starts_with("/_weir/") || path == "/rate_limit" {
             return Ok(Line::Free);
         }
-        let method =
-            line.method.and_then(|method| method.parse::<Method>().ok()).ok_or("no method")?;
+        let method = line
+            .method
+            .as_ref()
+            .and_then(|method| method.parse::<Method>().ok())
+            .ok_or("no method")?;
         let time =
             OffsetDateTime::parse(&line.time, &Rfc3339).map_err(|_| "its time is not RFC 3339")?;
+        let asked_for = AskedFor::of(&line).map(Box::new);
         let lasted = line.duration_ms.unwrap_or(0.0);
         if !(0.0..1e9).contains(&lasted) {
             return Err("its duration_ms is not a duration".to_owned());
@@ -159,7 +198,14 @@ impl Trace {
         });
         Ok(Line::Request(
             time.unix_timestamp_nanos() - lasted,
-            Recorded { after: Duration::ZERO, client: place, method, path },
+            Recorded {
+                after: Duration::ZERO,
+                client: place,
+                method,
+                path,
+                status: line.status.unwrap_or_default(),
+                asked_for,
+            },
         ))
     }
 
@@ -168,6 +214,29 @@ impl Trace {
         if self.first_bad.len() < SHOWN_MAX {
             self.first_bad.push((line, problem));
         }
+    }
+}
+
+impl AskedFor {
+    /// Reads the answer that a request had the upstream asked for; `None` for a hit, a waiter of
+    /// another request's fetch, an answer that may not be stored, and a write.
+    fn of(line: &LogLine) -> Option<Self> {
+        let key = line.cache_key.as_deref().and_then(|key| u64::from_str_radix(key, 16).ok());
+        let is_read = matches!(line.method.as_deref(), Some("GET" | "HEAD"));
+        let found = match line.cache.as_deref()? {
+            "stored" | "empty_list" if is_read => LoggedFetch::New,
+            "revalidated" if is_read => LoggedFetch::Unchanged,
+            "changed" if is_read => LoggedFetch::Changed,
+            "bypass" if key.is_some() && !is_read => LoggedFetch::Query,
+            _ => return None,
+        };
+        Some(Self {
+            endpoint: line.endpoint.clone()?,
+            key,
+            operation: line.operation.as_deref().map(Into::into),
+            cost: line.cost.unwrap_or_default(),
+            found,
+        })
     }
 }
 
@@ -185,15 +254,6 @@ fn unreadable(line: &[u8], fault: &serde_json::Error) -> String {
         _ => "not a JSON object",
     };
     reason.to_owned()
-}
-
-/// Returns a body in place of an unrecorded one.
-pub(super) fn body(method: &Method) -> Bytes {
-    if matches!(*method, Method::GET | Method::HEAD) {
-        Bytes::new()
-    } else {
-        Bytes::from_static(BODY)
-    }
 }
 
 #[cfg(test)]
@@ -245,6 +305,35 @@ mod tests {
             let [(1, problem)] = trace.first_bad.as_slice() else { panic!("{line}: {trace:?}") };
             assert!(problem.contains(reason) && !problem.contains("column"), "{line}: {problem}");
         }
+    }
+
+    #[test]
+    fn an_answer_that_was_asked_for_has_its_key_and_cost() {
+        let line =
+            |fields: &str| FIRST.replace(r#""duration_ms""#, &format!("{fields},\"duration_ms\""));
+        let endpoint = r#""status":200,"endpoint":"/repos/{owner}/{repo}""#;
+        let text = [
+            line(&format!(
+                r#"{endpoint},"cache":"changed","cache_key":"00000000000000ff","cost":1"#
+            )),
+            line(&format!(r#"{endpoint},"cache":"hit""#)),
+            line(&format!(r#"{endpoint},"cache":"revalidated""#)),
+        ];
+        let trace = read(&text.join("\n"));
+        let asked_for: Vec<_> = trace
+            .requests
+            .iter()
+            .map(|one| one.asked_for.as_ref().map(|asked| (asked.key, asked.cost, asked.found)))
+            .collect();
+        assert_eq!(
+            asked_for,
+            [
+                Some((Some(255), 1, LoggedFetch::Changed)),
+                None,
+                Some((None, 0, LoggedFetch::Unchanged))
+            ]
+        );
+        assert_eq!(trace.requests[0].status, 200);
     }
 
     #[test]

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 /// Whole seconds, rounded down; at most 136 years (RFC 9111 §1.2.2 allows less).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Seconds(u32);
+pub(in crate::decision::cache) struct Seconds(u32);
 
 /// Optional ttl of a rule of the config, in whole milliseconds. More than 49 days count as 49 days:
 /// the answer is validated sooner than necessary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ttl {
+pub(in crate::decision::cache) struct Ttl {
     /// [`NO_TTL`] for none.
     millis: u32,
 }
@@ -17,7 +17,7 @@ pub(super) struct Ttl {
 const NO_TTL: u32 = u32::MAX;
 
 impl Ttl {
-    pub(super) fn span(self) -> Option<Duration> {
+    pub(in crate::decision::cache) fn span(self) -> Option<Duration> {
         (self.millis != NO_TTL).then(|| Duration::from_millis(self.millis.into()))
     }
 }
