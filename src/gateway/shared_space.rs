@@ -27,6 +27,12 @@ impl SharedSpace {
         Arc::new(Self { capacity, unit_bytes })
     }
 
+    /// The same for unauthenticated clients; see [`SharedCapacity::halved`].
+    pub fn halved(bytes: u64, unit_bytes: u64) -> Arc<Self> {
+        let capacity = Mutex::new(SharedCapacity::halved(bytes / unit_bytes));
+        Arc::new(Self { capacity, unit_bytes })
+    }
+
     /// The same space with another size.
     pub fn resized(before: &Arc<Self>, bytes: u64) -> Arc<Self> {
         before.capacity.lock().resize(bytes / before.unit_bytes);

@@ -7,19 +7,25 @@
 
 /// Ours: nearly all that the config promises to a single client, and hundreds of places for others
 /// beside a client that floods the queue.
-const TIMES_FREE: u64 = 15;
+pub(super) const TIMES_FREE: u64 = 15;
 
 /// Returns true when a holder of `held` units may take `wanted` of the `free` units.
 #[must_use]
 pub const fn may_take(held: u64, wanted: u64, free: u64) -> bool {
-    wanted <= free && held <= free.saturating_mul(TIMES_FREE)
+    may_take_within(TIMES_FREE, held, wanted, free)
+}
+
+/// The same while the holder has at most `times` the free units.
+#[must_use]
+pub(super) const fn may_take_within(times: u64, held: u64, wanted: u64, free: u64) -> bool {
+    wanted <= free && held <= free.saturating_mul(times)
 }
 
 /// Number of the `free` units that a holder of `held` may still take one by one.
 #[must_use]
-pub const fn open_to(held: u64, free: u64) -> u64 {
-    match free.saturating_mul(TIMES_FREE).checked_sub(held) {
-        Some(left) if left / (TIMES_FREE + 1) < free => left / (TIMES_FREE + 1) + 1,
+pub(super) const fn open_within(times: u64, held: u64, free: u64) -> u64 {
+    match free.saturating_mul(times).checked_sub(held) {
+        Some(left) if left / (times + 1) < free => left / (times + 1) + 1,
         Some(_) => free,
         None => 0,
     }
@@ -55,9 +61,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_units_open_to_a_holder_are_those_that_it_gets(held in 0_u64..2_000, free in 0_u64..2_000) {
-            let gets = (0..free).take_while(|taken| may_take(held + taken, 1, free - taken)).count();
-            prop_assert_eq!(open_to(held, free), gets as u64);
+        fn the_units_open_to_a_holder_are_those_that_it_gets(times in 1_u64..20, held in 0_u64..2_000, free in 0_u64..2_000) {
+            let gets = (0..free).take_while(|taken| may_take_within(times, held + taken, 1, free - taken));
+            prop_assert_eq!(open_within(times, held, free), gets.count() as u64);
         }
 
         #[test]

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
 
-use super::fair_share::{may_take, open_to};
+use super::fair_share::{TIMES_FREE, may_take, may_take_within, open_within};
 
 /// A client and its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,6 +24,8 @@ pub struct Holder {
 #[derive(Debug)]
 pub struct SharedCapacity {
     units: u64,
+    /// A client may have this many times what is free.
+    times_free: u64,
     taken: u64,
     by_client: HashMap<u32, u64>,
     by_connection: HashMap<Holder, u64>,
@@ -32,7 +34,13 @@ pub struct SharedCapacity {
 impl SharedCapacity {
     /// A capacity of `units`, all of them free.
     pub fn new(units: u64) -> Self {
-        Self { units, taken: 0, by_client: HashMap::new(), by_connection: HashMap::new() }
+        let (by_client, by_connection) = (HashMap::new(), HashMap::new());
+        Self { units, times_free: TIMES_FREE, taken: 0, by_client, by_connection }
+    }
+
+    /// A capacity for clients that anybody may be: one of them holds half of it at most.
+    pub fn halved(units: u64) -> Self {
+        Self { times_free: 1, ..Self::new(units) }
     }
 
     /// Changes the capacity. Holders keep what they have, perhaps more than is left.
@@ -46,8 +54,9 @@ impl SharedCapacity {
         let held = |held: Option<&u64>| held.copied().unwrap_or_default();
         let by_client = held(self.by_client.get(&holder.client));
         let by_connection = held(self.by_connection.get(&holder));
-        let is_fair = may_take(by_client, wanted, free)
-            && may_take(by_connection, wanted, open_to(by_client, free));
+        let open = open_within(self.times_free, by_client, free);
+        let is_fair = may_take_within(self.times_free, by_client, wanted, free)
+            && may_take(by_connection, wanted, open);
         if is_fair {
             self.taken += wanted;
             *self.by_client.entry(holder.client).or_default() += wanted;
@@ -100,6 +109,14 @@ mod tests {
             (0..3).map(|connection| fill(&mut capacity, holder(1, connection))).collect();
         assert_eq!(shares, [230_401, 14_401, 900]);
         assert_eq!(fill(&mut capacity, holder(2, 9)), 14_452, "beside a client at its share");
+    }
+
+    #[test]
+    fn a_client_of_a_halved_capacity_leaves_half_of_the_rest() {
+        let mut capacity = SharedCapacity::halved(128 * 1024);
+        let flood = (0..100).map(|connection| fill(&mut capacity, holder(1, connection)));
+        assert_eq!(flood.sum::<u64>(), 65_537);
+        assert_eq!(fill(&mut capacity, holder(2, 200)), 30_721);
     }
 
     #[test]

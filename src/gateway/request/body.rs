@@ -103,6 +103,11 @@ impl BodyMemory {
         Self(SharedSpace::new(bytes, UNIT_BYTES))
     }
 
+    /// Memory for the bodies of unauthenticated requests: an address holds half of it at most.
+    pub fn of_strangers(bytes: u64) -> Self {
+        Self(SharedSpace::halved(bytes, UNIT_BYTES))
+    }
+
     /// The same memory with another size.
     pub fn resized(&self, bytes: u64) -> Self {
         Self(SharedSpace::resized(&self.0, bytes))

@@ -10,8 +10,9 @@ use crate::decision::scheduler::shared_capacity::Holder;
 use crate::gateway::request::body::BodyMemory;
 use crate::webhooks::{Keys, Receiver};
 
-/// Memory of their bodies. Chosen here: two of the largest, or thousands of ordinary ones.
-const HELD_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Memory of their bodies. Chosen here: one of the largest fits beside an address that has all that
+/// it may have.
+const HELD_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
 pub struct Webhooks {
     receiver: Option<Receiver>,
@@ -26,7 +27,7 @@ impl Webhooks {
         let receiver = receiver(config)
             .map(|new| if let Some(before) = earlier { new.after(before) } else { new });
         let bodies = before.map_or_else(
-            || Arc::new(BodyMemory::new(HELD_BYTES_MAX)),
+            || Arc::new(BodyMemory::of_strangers(HELD_BYTES_MAX)),
             |before| Arc::clone(&before.bodies),
         );
         Arc::new(Self { receiver, bodies })

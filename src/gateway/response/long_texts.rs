@@ -2,7 +2,8 @@
 //! had it: then its readers alone keep it.
 //!
 //! A text counts once, however many clients read it. If all do not fit, the client that has the
-//! most loses the one that it has read longest. A client that takes its answer at once loses none.
+//! most loses the one that it has read longest. A client that takes its answer at once loses none,
+//! unless they take twice the memory.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -101,19 +102,20 @@ impl State {
     /// Cuts readers off until all texts fit. Returns false if those left are too new for that.
     fn fit(&mut self, bytes_max: u64, now: Instant) -> bool {
         while self.bytes > bytes_max {
-            let Some(slowest) = self.slowest(now) else { return false };
+            let patience = if self.bytes > 2 * bytes_max { Duration::ZERO } else { PATIENCE };
+            let Some(slowest) = self.slowest(now, patience) else { return false };
             self.end(&slowest);
             slowest.cut.close();
         }
         true
     }
 
-    fn slowest(&self, now: Instant) -> Option<Arc<LongText>> {
+    fn slowest(&self, now: Instant, patience: Duration) -> Option<Arc<LongText>> {
         let mut by_client: HashMap<u32, usize> = HashMap::new();
         for text in self.texts.values() {
             *by_client.entry(text.client).or_default() += text.key.1;
         }
-        let slow = self.texts.values().filter(|text| now >= text.since + PATIENCE);
+        let slow = self.texts.values().filter(|text| now >= text.since + patience);
         slow.max_by_key(|text| (by_client[&text.client], Reverse(text.since))).map(Arc::clone)
     }
 }
@@ -173,9 +175,15 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_was_just_begun_is_never_cut_off() {
+    fn a_text_that_was_just_begun_is_not_cut_off() {
         let texts = [(1, 2, 999), (1, 2, 0), (2, 1, 1_000)];
-        assert_eq!(cut_off(&texts, 1), (vec![2], false));
+        assert_eq!(cut_off(&texts, 3), (vec![2], false));
+    }
+
+    #[test]
+    fn texts_of_any_age_never_take_twice_the_memory() {
+        let texts = [(1, 2, 999), (1, 2, 0), (2, 2, 500), (2, 1, 0)];
+        assert_eq!(cut_off(&texts, 2), (vec![0, 2], false));
     }
 
     #[tokio::test(start_paused = true)]

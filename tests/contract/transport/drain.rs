@@ -75,7 +75,8 @@ pub async fn within<T>(wait: impl Future<Output = T>) -> T {
 /// Drains, and returns the connection's bytes up to its end.
 async fn drained(world: World, connections: Vec<Connection>) -> Vec<String> {
     let (_emulator, drain) = world.into_drain(GRACE);
-    let answers = connections.into_iter().map(async |mut client| client.read_to_close().await);
+    let answers =
+        connections.into_iter().map(|mut client| async move { client.read_to_close().await });
     let (drained, answers) = within(async { tokio::join!(drain, join_all(answers)) }).await;
     assert_eq!(drained, Drained::Completely);
     answers
