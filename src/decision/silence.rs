@@ -52,15 +52,16 @@ impl Silence {
         if stretch.length() < SILENCE {
             return;
         }
-        let [oldest, .., last] = &mut self.lost;
         // Requests that wait side by side are lost in one stretch.
-        if stretch.from <= last.to {
-            stretch.from = stretch.from.min(last.from);
-            *last = stretch;
-        } else {
-            *oldest = stretch;
-            self.lost.rotate_left(1);
+        for lost in self.lost.iter_mut().rev().filter(|lost| **lost != Stretch::default()) {
+            if lost.to >= stretch.from {
+                stretch.from = stretch.from.min(lost.from);
+                *lost = Stretch::default();
+            }
         }
+        self.lost.sort_by_key(|lost| lost.to);
+        self.lost[0] = stretch;
+        self.lost.rotate_left(1);
     }
 
     /// A request waits no longer, in any way.
@@ -138,6 +139,16 @@ mod tests {
         for since in [START, after(500), after(1_000)] {
             assert!(silence.is_unanswered(after(1_000), since));
         }
+    }
+
+    #[test]
+    fn losses_side_by_side_count_once() {
+        let mut silence = Silence::default();
+        for (from, to) in [(0, 5_000), (10_000, 12_000), (1_000, 20_000)] {
+            add(&mut silence, from, to, false);
+        }
+        assert!(silence.is_unanswered(after(40_000), START));
+        assert!(!silence.is_unanswered(after(40_001), START));
     }
 
     #[test]

@@ -176,9 +176,9 @@ impl Current {
         // First: the ledger must know every account and client that a new request may name.
         gateway.dispatcher.reconfigure();
         let (old, new) = (before.dispatcher.tokens(), gateway.dispatcher.tokens());
+        self.gateway.store(Arc::clone(&gateway));
         // A new token may be another person's.
         gateway.cache.forget_replaced(|account| new.is_new_in(account, old));
-        self.gateway.store(Arc::clone(&gateway));
         if is_other_mode {
             // The two modes store different parts of an answer.
             gateway.cache.store().purge(&Prefix::everything(), gateway.env.clock.now());

@@ -11,9 +11,10 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
 use weir::gateway::Gateway;
 
-use super::virtual_time::VirtualTime;
+use super::virtual_time::{LONGEST_WAIT, VirtualTime};
 
 /// A relay that lives as long as its gateway's runtime.
 pub struct Relay {
@@ -59,9 +60,12 @@ impl Relay {
     /// Waits until the gateway holds this many writes. Returns their bodies in the order of
     /// arrival.
     pub async fn all_received(&self, count: usize) -> Vec<String> {
-        while self.queue.received.lock().len() < count {
-            tokio::task::yield_now().await;
-        }
+        let received = async {
+            while self.queue.received.lock().len() < count {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(LONGEST_WAIT, received).await.expect("the clients send their writes");
         self.queue.received.lock().clone()
     }
 }
@@ -84,9 +88,12 @@ impl WriteQueue {
             return Ok(());
         }
         let before = self.received.lock().len();
-        while self.gateway.writes.turns().writes() <= before {
-            tokio::task::yield_now().await;
-        }
+        let taken = async {
+            while self.gateway.writes.turns().writes() <= before {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(LONGEST_WAIT, taken).await?;
         self.received.lock().push(String::from_utf8_lossy(request.body()).into_owned());
         Ok(())
     }

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method, Request};
@@ -34,6 +34,9 @@ pub struct VirtualTime {
     _listening: Listening,
     pub runtime: Runtime,
 }
+
+/// Longer than any step of a test takes, on a busy machine too.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(180);
 
 /// The key of a client by its number.
 fn key(client: usize) -> String {
@@ -116,7 +119,9 @@ impl VirtualTime {
 
     /// Waits for a condition that the gateway, the emulator or a library makes true.
     pub fn until(is_so: impl Fn() -> bool) {
+        let begun = Instant::now();
         while !is_so() {
+            assert!(begun.elapsed() < LONGEST_WAIT, "what the test waits for does not come about");
             std::thread::yield_now();
         }
     }

@@ -287,6 +287,11 @@ pub fn all_have_status(answers: &[Reply], status: u16) {
     }
 }
 
+/// Bounds a wait for a peer, so that a lost message fails its test.
+pub async fn bounded<T>(wait: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LONGEST_WAIT, wait).await.expect("the peer does not do its part")
+}
+
 /// Waits until another task makes a condition true. A test that waits in vain has found a bug.
 pub async fn eventually(condition: impl Fn() -> bool) {
     let holds = async {

@@ -13,7 +13,7 @@ use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use super::KEY;
+use super::{KEY, bounded};
 
 /// A connection to the gateway.
 pub struct Connection(TcpStream);
@@ -45,14 +45,14 @@ impl Connection {
     }
 
     pub async fn send(&mut self, bytes: &[u8]) {
-        self.0.write_all(bytes).await.unwrap();
+        bounded(self.0.write_all(bytes)).await.unwrap();
     }
 
     /// Sends bytes. Returns false if the peer had closed before; a later reset is found by reading.
     /// The system is asked, because the runtime notices an end late.
     pub async fn send_unless_closed(&mut self, bytes: &[u8]) -> bool {
         let is_closed = matches!(SockRef::from(&self.0).peek(&mut [MaybeUninit::uninit()]), Ok(0));
-        !is_closed && self.0.write_all(bytes).await.is_ok()
+        !is_closed && bounded(self.0.write_all(bytes)).await.is_ok()
     }
 
     /// Sends a complete write of the client `ci` with a JSON body.
@@ -87,7 +87,7 @@ impl Connection {
     pub async fn read_to_close(&mut self) -> String {
         let mut text = Vec::new();
         // A reset after the response counts as a close.
-        let _ = self.0.read_to_end(&mut text).await;
+        let _ = bounded(self.0.read_to_end(&mut text)).await;
         String::from_utf8_lossy(&text).into_owned()
     }
 
@@ -118,7 +118,7 @@ impl Connection {
     /// Reads exactly `count` bytes.
     pub async fn read_bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
-        self.0.read_exact(&mut bytes).await.unwrap();
+        bounded(self.0.read_exact(&mut bytes)).await.unwrap();
         bytes
     }
 
@@ -126,7 +126,7 @@ impl Connection {
     pub async fn read_bytes_or_less(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(count);
         // A reset counts as a close.
-        let _ = (&mut self.0).take(count as u64).read_to_end(&mut bytes).await;
+        let _ = bounded((&mut self.0).take(count as u64).read_to_end(&mut bytes)).await;
         bytes
     }
 
@@ -135,7 +135,7 @@ impl Connection {
         let mut text = Vec::new();
         while !text.ends_with(b"\r\n\r\n") {
             let mut byte = [0];
-            if self.0.read(&mut byte).await.unwrap_or(0) == 0 {
+            if bounded(self.0.read(&mut byte)).await.unwrap_or(0) == 0 {
                 break;
             }
             text.push(byte[0]);

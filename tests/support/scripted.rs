@@ -1,8 +1,17 @@
 //! An upstream that a test plays byte by byte. The test receives each connection of the gateway,
 //! reads the request and writes the response when it chooses.
 
+use std::io::Read as _;
+use std::time::Duration;
+
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+
+use super::bounded;
+
+/// The head of the gateway's own question about the state of an account.
+const QUESTION: &str = "GET /rate_limit ";
 
 /// Listens until it is dropped.
 pub struct ScriptedUpstream {
@@ -29,12 +38,36 @@ impl ScriptedUpstream {
         self.url.clone()
     }
 
-    /// Accepts the next connection and reads its first request head.
+    /// Accepts the next connection and reads its first request head. Questions of the gateway's
+    /// own, which it asks while an answer is late, are refused.
     pub async fn next(&self) -> ScriptedConnection {
-        let (stream, _) = self.listener.accept().await.unwrap();
+        loop {
+            let mut connection = self.next_of_any().await;
+            if !connection.request.starts_with(QUESTION) {
+                return connection;
+            }
+            connection.try_send("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").await;
+        }
+    }
+
+    /// The same for a question of the gateway's own too.
+    pub async fn next_of_any(&self) -> ScriptedConnection {
+        let (stream, _) = bounded(self.listener.accept()).await.unwrap();
         let mut connection = ScriptedConnection { stream, request: String::new() };
         connection.read_request().await;
         connection
+    }
+
+    /// Checks that no further connection has a request.
+    pub fn assert_not_asked_again(&self) {
+        // The system is asked, because the runtime notices a connection late.
+        while let Ok((stream, _)) = SockRef::from(&self.listener).accept() {
+            stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            let mut head = [0; 1024];
+            let length = (&stream).read(&mut head).unwrap_or(0);
+            let head = String::from_utf8_lossy(&head[..length]);
+            assert!(head.starts_with(QUESTION), "the upstream was asked again: {head}");
+        }
     }
 }
 
@@ -43,7 +76,8 @@ impl ScriptedConnection {
     pub async fn read_request(&mut self) {
         let mut head = Vec::new();
         while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-            assert!(self.stream.read_buf(&mut head).await.unwrap() > 0, "the gateway has left");
+            let read = bounded(self.stream.read_buf(&mut head)).await.unwrap();
+            assert!(read > 0, "the gateway has left");
         }
         self.request = String::from_utf8(head).unwrap();
     }
@@ -52,13 +86,13 @@ impl ScriptedConnection {
     pub async fn read_body(&mut self, length: usize) {
         let came = self.request.split_once("\r\n\r\n").map_or(0, |(_, body)| body.len());
         let mut rest = vec![0; length - came];
-        self.stream.read_exact(&mut rest).await.unwrap();
+        bounded(self.stream.read_exact(&mut rest)).await.unwrap();
     }
 
     /// Reads this many bytes of a request body.
     pub async fn read_bytes(&mut self, count: usize) {
         let mut bytes = vec![0; count];
-        self.stream.read_exact(&mut bytes).await.unwrap();
+        bounded(self.stream.read_exact(&mut bytes)).await.unwrap();
     }
 
     /// Closes the sending side only.
@@ -67,18 +101,18 @@ impl ScriptedConnection {
     }
 
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.stream.write_all(bytes.as_ref()).await.unwrap();
+        bounded(self.stream.write_all(bytes.as_ref())).await.unwrap();
     }
 
     /// Sends as much as the gateway accepts. Returns true if it accepted everything.
     pub async fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
-        self.stream.write_all(bytes.as_ref()).await.is_ok()
+        bounded(self.stream.write_all(bytes.as_ref())).await.is_ok()
     }
 
     /// Waits until the gateway has closed the connection.
     pub async fn left(mut self) {
         let mut rest = Vec::new();
         // A reset counts as a close.
-        let _ = self.stream.read_to_end(&mut rest).await;
+        let _ = bounded(self.stream.read_to_end(&mut rest)).await;
     }
 }

@@ -70,7 +70,7 @@ impl ContentRange {
                     return None;
                 }
                 let begin = first - self.first;
-                let end = (last - self.first + 1).min(body_bytes);
+                let end = (last - self.first).saturating_add(1).min(body_bytes);
                 (begin < end).then_some(Piece { bytes: begin..end, first })
             }
             ByteRange::Suffix(bytes) => {
@@ -136,6 +136,10 @@ mod tests {
             assert_eq!(piece("bytes 2-4/10", 3, range), None, "{range}");
         }
         assert_eq!(piece("bytes 0-9/10", 3, "bytes=5-6"), None, "a body that broke off");
+        let endless = format!("bytes 0-{}/*", u64::MAX);
+        assert_eq!(piece(&endless, 3, "bytes=1-2"), Some((1..3, "bytes 1-2/*".to_owned())));
+        let all = format!("bytes=0-{}", u64::MAX);
+        assert_eq!(piece(&endless, 3, &all), Some((0..3, "bytes 0-2/*".to_owned())));
     }
 
     #[test]

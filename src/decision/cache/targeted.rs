@@ -210,9 +210,11 @@ impl<'f> Rest<'f> {
                 && (1..=FRACTION_DIGITS_MAX).contains(&fraction.len());
             return is_valid.then_some(Value::Other);
         }
-        let is_valid = (1..=INTEGER_DIGITS_MAX).contains(&whole.len());
+        if !(1..=INTEGER_DIGITS_MAX).contains(&whole.len()) {
+            return None;
+        }
         let number = whole.iter().fold(0, |sum: i64, digit| sum * 10 + i64::from(digit - b'0'));
-        is_valid.then_some(Value::Integer(if is_negative { -number } else { number }))
+        Some(Value::Integer(if is_negative { -number } else { number }))
     }
 
     /// RFC 8941 §4.2.5.
@@ -293,6 +295,7 @@ mod tests {
             "max-age=60;",
             "max-age=60;X=1",
             "max-age=1234567890123456",
+            "max-age=99999999999999999999",
             "max-age=1.2345",
             "max-age=1.",
             "max-age=-",

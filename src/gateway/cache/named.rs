@@ -41,12 +41,13 @@ impl Named {
     pub fn last_change(&self, log: &InvalidationLog) -> Option<Timestamp> {
         // Read first: a change meanwhile causes another search.
         let changes = log.changes();
-        let mut found = self.found.lock();
+        let found = *self.found.lock();
         if let Some(Found { last, .. }) = found.filter(|found| found.changes == changes) {
             return last;
         }
-        let last = log.last_change_of(&self.exact, &self.above);
-        *found = Some(Found { changes, last });
+        // Without the lock: other hits do not wait for a long search.
+        let last = log.last_change_of(&self.exact, &self.above, self.requested_at);
+        *self.found.lock() = Some(Found { changes, last });
         last
     }
 

@@ -1,6 +1,8 @@
 //! The owner of an account's tokens, as answers to `GET /user` show it. Another owner sees other
 //! things: what was stored about the one before is dropped.
 
+use std::time::Duration;
+
 use crate::decision::AccountId;
 use crate::decision::cache::key::Scope;
 use crate::gateway::cache::lookup::CacheRequest;
@@ -39,14 +41,17 @@ impl ReadCache {
         self.store.remove_scope(Scope::Account(account.0));
     }
 
-    /// Forgets the owners of accounts with new credentials, after a reload.
+    /// Forgets the owners of accounts with new credentials, once requests use these.
     pub fn forget_replaced(&self, is_replaced: impl Fn(AccountId) -> bool) {
-        for index in 0..self.env.config.accounts.len() {
-            let account = self.env.config.account_id(index);
-            if is_replaced(account) {
-                self.owners.lock().remove(&account);
-                self.forget_owner(account);
-            }
+        let accounts = (0..self.env.config.accounts.len()).map(|at| self.env.config.account_id(at));
+        let replaced: Vec<_> = accounts.filter(|account| is_replaced(*account)).collect();
+        for account in &replaced {
+            self.owners.lock().remove(account);
+            self.forget_owner(*account);
+        }
+        if !replaced.is_empty() {
+            // Answers on their way are another owner's too.
+            self.store.invalidate_before(self.env.clock.now() + Duration::from_millis(1));
         }
     }
 }

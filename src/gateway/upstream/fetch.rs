@@ -359,6 +359,12 @@ impl Exchange {
         self.next_piece().await
     }
 
+    /// True if a body of known length was read completely.
+    pub fn is_over(&self) -> bool {
+        let is_read = self.pending.is_empty() && self.decoder.is_none();
+        is_read && self.connection.body_bytes_left() == Some(0)
+    }
+
     async fn next_piece(&mut self) -> Result<Option<Bytes>, FetchError> {
         loop {
             if let Some(decoder) = &mut self.decoder {

@@ -8,6 +8,7 @@ use http::Response;
 use serde_json::json;
 
 use crate::support::origin::{Origin, header};
+use crate::support::scripted::ScriptedUpstream;
 use crate::support::{Setup, World};
 
 const OWN: &str = "/user/repos";
@@ -64,6 +65,34 @@ async fn another_owner_leaves_no_validator_of_the_token() {
     answer.assert_status(200);
     assert_ne!(answer.cache_status(), "weir; hit", "it is confirmed first");
     assert_eq!(origin.last().header("if-none-match"), "", "no validator of another owner");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_for_the_token_before_is_not_kept_after_a_reload() {
+    let upstream = ScriptedUpstream::start().await;
+    let setup = Setup::new().upstream(upstream.url()).cache_ttl(OWN, "1h");
+    let world = Arc::new(setup.start().await);
+    let get = || {
+        let world = Arc::clone(&world);
+        tokio::spawn(async move { world.get(OWN).await })
+    };
+    let answer = |body: &str| {
+        format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+             Connection: close\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let first = get();
+    let mut connection = upstream.next().await;
+    world.reload(|text| text.replace(&world.tokens[0].token, "another_token"));
+    connection.send(answer("[1]")).await;
+    assert_eq!(first.await.unwrap().body, "[1]");
+    let second = get();
+    let mut connection = upstream.next().await;
+    assert!(connection.request.contains("another_token"), "{}", connection.request);
+    connection.send(answer("[2]")).await;
+    assert_eq!(second.await.unwrap().body, "[2]");
 }
 
 #[tokio::test]

@@ -6,7 +6,6 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use tokio::task::JoinHandle;
 use weir::decision::QuotaLedger;
 
@@ -64,7 +63,7 @@ impl Fixture {
     }
 
     fn assert_no_second_request(&self) {
-        assert!(self.upstream.next().now_or_never().is_none(), "the upstream was asked again");
+        self.upstream.assert_not_asked_again();
     }
 
     fn open_leases(&self) -> usize {

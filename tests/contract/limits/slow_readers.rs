@@ -64,10 +64,7 @@ async fn with_slots(slots: usize, max_wait: &str) -> (Requests, Arc<World>) {
     let (sender, requests) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         loop {
-            let mut connection = upstream.next().await;
-            if connection.request.starts_with("GET /rate_limit ") {
-                connection.try_send("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").await;
-            } else if sender.send(connection).is_err() {
+            if sender.send(upstream.next().await).is_err() {
                 return;
             }
         }

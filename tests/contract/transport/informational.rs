@@ -1,7 +1,6 @@
 //! Informational responses (1xx) reach the client of their request in order, before its response.
 //! No other client receives them, and none is stored (RFC 9110 §15.2).
 
-use futures_util::FutureExt;
 use http::Request;
 use http_body_util::Full;
 use hyper_util::client::legacy::Client;
@@ -147,7 +146,7 @@ async fn followers_and_hits_get_no_informational_responses() {
     assert!(second.read_answer().await.starts_with("HTTP/1.1 200 "));
     first.send(request("GET", "HTTP/1.1", "").as_bytes()).await;
     assert!(first.read_answer().await.starts_with("HTTP/1.1 200 "));
-    assert!(upstream.next().now_or_never().is_none());
+    upstream.assert_not_asked_again();
 }
 
 #[tokio::test]

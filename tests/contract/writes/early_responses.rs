@@ -2,7 +2,6 @@
 //! does with the connection. The rest of the body is not sent (SPECIFICATION D7; RFC 9112 §9.3,
 //! §9.5).
 
-use futures_util::FutureExt;
 use http::Method;
 use weir::clock::Clock;
 
@@ -72,10 +71,6 @@ fn assert_early_response(reply: &Reply, then: Then) {
     );
 }
 
-fn assert_no_second_request(upstream: &ScriptedUpstream) {
-    assert!(upstream.next().now_or_never().is_none(), "the upstream was asked again");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_writer_gets_an_early_response() {
     for then in EACH {
@@ -91,7 +86,7 @@ async fn a_waiting_writer_gets_an_early_response() {
                 answers(&upstream, UNPROCESSABLE, then)
             );
             assert_early_response(&reply, then);
-            assert_no_second_request(&upstream);
+            upstream.assert_not_asked_again();
         }
     }
 }
@@ -115,7 +110,7 @@ async fn a_queued_write_fails_by_an_early_response() {
             (&"failed".into(), &422.into()),
             "{then:?}: {status_body}"
         );
-        assert_no_second_request(&upstream);
+        upstream.assert_not_asked_again();
     }
 }
 
@@ -151,7 +146,7 @@ async fn a_post_with_an_early_5xx_is_unknown() {
             reply.json()["message"].as_str().unwrap().contains("unknown whether"),
             "{then:?}: {reply:?}"
         );
-        assert_no_second_request(&upstream);
+        upstream.assert_not_asked_again();
     }
 }
 

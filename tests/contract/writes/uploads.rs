@@ -95,11 +95,11 @@ async fn an_upload_that_is_not_sent_again_was_not_executed() {
     let bad = json!({ "message": "Bad credentials" }).to_string();
     let head = "HTTP/1.1 401 Unauthorized\r\nContent-Type: application/json\r\n";
     connection.send(format!("{head}Content-Length: {}\r\n\r\n{bad}", bad.len())).await;
-    let mut question = upstream.next().await;
+    let mut question = upstream.next_of_any().await;
     assert!(question.request.starts_with("GET /rate_limit "), "{}", question.request);
     drop(upstream);
     question.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}").await;
-    let answer = client.read_to_close().await;
+    let answer = client.read_answer().await;
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
     assert!(answer.contains("nothing was executed"), "{answer}");
 }

@@ -10,9 +10,11 @@ use std::sync::{Arc, Weak};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
-/// Copies of a thread. Chosen here: thousands of values rarely meet, and 64 KiB are little if they
-/// are fewer.
+/// Most copies of a thread. Chosen here: thousands of values rarely meet, and 64 KiB are little if
+/// they are fewer.
 const COPIES: usize = 8192;
+/// Copies of all threads, if there are many. Chosen here: 25 MiB, whatever the machine.
+const COPIES_OF_ALL: usize = 8 * COPIES;
 /// Counters of changes. Chosen here: a change seldom outdates the copies of other keys.
 const COUNTERS: usize = 1024;
 /// Reads that a copy answers before the cache learns that its value is in use. Chosen here: its
@@ -24,6 +26,8 @@ pub struct HotValues<K, T> {
     hasher: RandomState,
     /// One for each of as many threads as run at once, so that they do not wait for each other.
     tables: Box<[Mutex<Table<K, T>>]>,
+    /// Of each table.
+    copies: usize,
     /// Changes of the keys with this hash. A copy from before a change is outdated.
     changes: Box<[AtomicU64]>,
 }
@@ -32,7 +36,7 @@ pub struct HotValues<K, T> {
 #[derive(Clone, Copy)]
 pub struct Counter(usize);
 
-/// Empty until the first read, and [`COPIES`] long from then on.
+/// Empty until the first read.
 type Table<K, T> = Vec<Option<Box<HotValue<K, T>>>>;
 
 struct HotValue<K, T> {
@@ -50,6 +54,7 @@ impl<K: Hash + Eq + Clone, T> HotValues<K, T> {
         Self {
             hasher: RandomState::default(),
             tables: (0..threads).map(|_| Mutex::default()).collect(),
+            copies: (COPIES_OF_ALL / threads).clamp(1, COPIES),
             changes: (0..COUNTERS).map(|_| AtomicU64::default()).collect(),
         }
     }
@@ -60,7 +65,7 @@ impl<K: Hash + Eq + Clone, T> HotValues<K, T> {
         // Before the value: a change in between outdates the copy.
         let change = self.changes[hash % COUNTERS].load(Ordering::Acquire);
         let table = &self.tables[thread_number() % self.tables.len()];
-        let place = hash / COUNTERS % COPIES;
+        let place = hash / COUNTERS % self.copies;
         if let Some(Some(hot)) = table.lock().get_mut(place)
             && hot.change == change
             && hot.reads_left > 0
@@ -73,7 +78,7 @@ impl<K: Hash + Eq + Clone, T> HotValues<K, T> {
         let value = look_up()?;
         let mut table = table.lock();
         if table.is_empty() {
-            table.resize_with(COPIES, || None);
+            table.resize_with(self.copies, || None);
         }
         match &mut table[place] {
             Some(hot) if hot.key == *key => {

@@ -162,15 +162,21 @@ impl InvalidationLog {
         if latest == 0 || Timestamp::from_millis(latest) + SECOND_RECHECK <= requested_at {
             return None;
         }
-        let is_later =
-            self.assumed.restarted_at.load(Ordering::Acquire) <= requested_at.as_millis();
-        let assumed = if is_later { self.assumed.changed_at.load(Ordering::Acquire) } else { 0 };
-        let floor = self.floor.load(Ordering::Acquire).max(assumed);
+        let floor = self.floor_for(requested_at);
         let plain = self.latest_entry(path, 0).max(floor);
         let wild = wild_forms(path, self.forms.load(Ordering::Acquire))
             .map(|form| self.latest_entry(path, form.segments));
         let found = wild.fold(plain, u64::max);
         (found > 0).then(|| Timestamp::from_millis(found))
+    }
+
+    /// The latest change that may concern any answer requested at `requested_at`, in milliseconds;
+    /// zero: none.
+    fn floor_for(&self, requested_at: Timestamp) -> u64 {
+        let is_later =
+            self.assumed.restarted_at.load(Ordering::Acquire) <= requested_at.as_millis();
+        let assumed = if is_later { self.assumed.changed_at.load(Ordering::Acquire) } else { 0 };
+        self.floor.load(Ordering::Acquire).max(assumed)
     }
 
     /// Returns the number of changes so far.
@@ -190,12 +196,17 @@ impl InvalidationLog {
         }
     }
 
-    /// Returns the latest change of the paths with these keys, see `PathKeys`; `None`: no known
-    /// one.
-    pub fn last_change_of(&self, exact: &[u64], above: &[u64]) -> Option<Timestamp> {
+    /// Returns the latest change of the paths with these keys, see `PathKeys`, that concerns an
+    /// answer requested at `requested_at`; `None`: no known one.
+    pub fn last_change_of(
+        &self,
+        exact: &[u64],
+        above: &[u64],
+        requested_at: Timestamp,
+    ) -> Option<Timestamp> {
         let above = above.iter().map(|key| self.entry_of(*key).below);
         let exact = exact.iter().map(|key| self.entry_of(*key).exactly);
-        let found = above.chain(exact).fold(self.floor.load(Ordering::Acquire), u64::max);
+        let found = above.chain(exact).fold(self.floor_for(requested_at), u64::max);
         (found > 0).then(|| Timestamp::from_millis(found))
     }
 
@@ -459,9 +470,24 @@ mod tests {
                 log.add_keys(path, &mut keys);
                 let [exact, above] =
                     [keys.exact, keys.above].map(|keys| keys.into_iter().collect::<Vec<_>>());
-                let found = log.last_change_of(&exact, &above);
+                let found = log.last_change_of(&exact, &above, CHANGE);
                 assert_eq!(found, change_of(&log, path), "{changed} {path}");
             }
+        }
+    }
+
+    #[test]
+    fn a_change_assumed_at_a_restart_concerns_later_answers() {
+        let log = InvalidationLog::default();
+        let restarted_at = CHANGE + Duration::from_secs(1);
+        log.assume(CHANGE, restarted_at);
+        let mut keys = PathKeys::default();
+        log.add_keys(LIST, &mut keys);
+        let [exact, above] =
+            [keys.exact, keys.above].map(|keys| keys.into_iter().collect::<Vec<_>>());
+        for (requested_at, change) in [(CHANGE, None), (restarted_at, Some(CHANGE))] {
+            assert_eq!(log.last_change(LIST, requested_at), change);
+            assert_eq!(log.last_change_of(&exact, &above, requested_at), change);
         }
     }
 

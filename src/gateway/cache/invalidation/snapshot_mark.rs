@@ -101,17 +101,27 @@ impl SnapshotMark {
         least: Level,
         replace: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
+        let kept = file.try_clone()?;
+        let so_far = self.level_from(least);
+        write(file, so_far)?;
+        file.sync_data()?;
+        // Changes wait for this lock, so nothing slow happens under it.
         let mut current = self.file.lock();
-        let level = match self.level.load(Ordering::Acquire) {
+        let level = self.level_from(least);
+        if level != so_far {
+            write(file, level)?;
+        }
+        replace()?;
+        *current = Some((kept, level));
+        Ok(())
+    }
+
+    fn level_from(&self, least: Level) -> Level {
+        match self.level.load(Ordering::Acquire) {
             level if level == Level::Void as u8 => Level::Void,
             level if level == Level::Changed as u8 => Level::Changed,
             _ => least,
-        };
-        write(file, level)?;
-        file.sync_data()?;
-        replace()?;
-        *current = Some((file.try_clone()?, level));
-        Ok(())
+        }
     }
 
     /// Takes over the snapshot of an earlier process: its budgets are no longer the last ones.

@@ -122,7 +122,9 @@ impl Reader {
     /// exclusive. `no_store`: nothing of it may go to a file from now on (RFC 9111 §5.2.1.5).
     pub fn join(body: &Arc<SharedBody>, no_store: bool) -> Option<Self> {
         let mut delivery = body.delivery.lock();
-        if delivery.join == JoinState::Closed {
+        let is_broken = matches!(delivery.end, Some(Err(Lost)));
+        // The waiters of the fetch itself learn of the break as its readers.
+        if delivery.join == JoinState::Closed || is_broken && delivery.join == JoinState::Open {
             return None;
         }
         if !body.is_for_others {
@@ -341,16 +343,23 @@ impl SharedBody {
             Some(source) => source.read(may_spill).await,
             None => Err(Lost),
         };
-        let end = match read {
-            Ok(Some(piece)) => return self.change(|delivery| delivery.push(piece)),
-            Ok(None) => Ok(()),
-            Err(Lost) => Err(Lost),
+        let (piece, end) = match read {
+            Ok(Some(piece)) => (piece, source.as_mut().and_then(Source::end_if_over)),
+            Ok(None) => (Bytes::new(), Some(Ok(()))),
+            Err(Lost) => (Bytes::new(), Some(Err(Lost))),
         };
-        let ended = source.take();
-        self.change(|delivery| delivery.end = Some(end));
-        if let (Some(Source { exchange, .. }), Ok(())) = (ended, end) {
+        // First: a client that has the whole body may ask for more at once.
+        if end.is_some()
+            && let (Some(Source { exchange, .. }), Some(Ok(()))) = (source.take(), end)
+        {
             exchange.release();
         }
+        self.change(|delivery| {
+            if !piece.is_empty() {
+                delivery.push(piece);
+            }
+            delivery.end = end.or(delivery.end);
+        });
     }
 
     /// Breaks the body off if other clients wait for its slot, and its client has enough of them.
@@ -444,6 +453,15 @@ impl SharedBody {
 }
 
 impl Source {
+    /// The end of a body that has no further piece.
+    fn end_if_over(&mut self) -> Option<Result<(), Lost>> {
+        let is_over = self.exchange.is_over();
+        if is_over {
+            self.held.ended();
+        }
+        is_over.then_some(Ok(()))
+    }
+
     async fn read(&mut self, may_spill: bool) -> Result<Option<Bytes>, Lost> {
         let read = self.exchange.read_body().await;
         // A silent upstream may still be at work, unlike one that ended the body or broke it off.
