@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use weir::api::Dialect;
-use weir::clock::{Clock, Timestamp};
+use weir::clock::{Clock, Timestamp, timer_now};
 use weir::emulator::{Emulator, Entry, GateId, Handle, Options, Server};
 use weir::gateway::Current;
 use weir::gateway::Gateway;
@@ -119,7 +119,7 @@ impl VirtualTime {
 
     /// Waits for a condition that the gateway, the emulator or a library makes true.
     pub fn until(is_so: impl Fn() -> bool) {
-        let begun = Instant::now();
+        let begun = timer_now();
         while !is_so() {
             assert!(begun.elapsed() < LONGEST_WAIT, "what the test waits for does not come about");
             std::thread::yield_now();
