@@ -1,9 +1,12 @@
 //! The circuit breaker of one upstream address (SPECIFICATION D22).
 //!
-//! Closed, requests are sent. Silence, or failures in a row, make it suspect an outage, and a probe
-//! of the gateway's own decides: clients alone cannot open it, whatever they ask for. Open, nothing
-//! but probes is sent, one at a time. Any answer closes it; if the root of the API hangs, an answer
-//! about the budgets alone does not.
+//! Closed, requests are sent. Silence, or failures in a row, make it suspect an outage, and probes
+//! of the gateway's own decide: clients alone cannot open it, whatever they ask for. One resource
+//! may hang alone, so the state of the budgets and the root of the API are both asked.
+//!
+//! Open, nothing but probes is sent, one at a time. Any answer closes it; if the budgets were
+//! answered all the time, they alone do not. Without an answer, requests are tried again at growing
+//! distances.
 
 use std::time::Duration;
 
@@ -28,16 +31,19 @@ const USUAL_ANSWER: Duration = Duration::from_secs(1);
 /// The time of a probe of an open breaker.
 const QUICK: Duration = Duration::from_millis(1_500);
 /// The time without an answer to any attempt after which the free probe's answers prove too little.
-/// Ours: a free probe comes first.
-const UNHEARD: Duration = Duration::from_secs(6);
+/// Ours: the service ends each request after 10 s, so a slow answer comes before
+/// (SPECIFICATION, "Limits in practice").
+const UNHEARD: Duration = Duration::from_secs(15);
 /// The time for which an answer to a probe of the root counts. Ours: seldom enough to cost little.
 const ROOT_COUNTS: Duration = Duration::from_mins(5);
 /// Probes of the root in an hour. Ours: the service allows 60 requests without a credential.
 const ROOTS_MAX: u32 = 40;
 const ROOTS_PERIOD: Duration = Duration::from_hours(1);
-/// The longest time that probes of the root alone keep a breaker open. Ours: the root may hang
-/// alone, and then requests have to tell.
-const ROOT_OPEN: Duration = Duration::from_secs(30);
+/// The time that probes without an answer keep a breaker open, at first: what they ask for may hang
+/// alone, and then requests have to tell. Ours: long beside the silence that opens it again.
+const OPEN: Duration = Duration::from_secs(30);
+/// Times that it doubles, if requests are not answered either.
+const DOUBLINGS_MAX: u32 = 3;
 
 /// The resource that a probe asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,12 +123,16 @@ pub struct Breaker {
     ended_at: Timestamp,
     probed_at: Timestamp,
     target: Target,
+    /// False while the budgets are answered and nothing else is.
+    do_budgets_prove: bool,
     /// Time of the last answer to a probe of the root.
     root_at: Timestamp,
     /// Probes of the root, and the time of the first of them.
     roots: (u32, Timestamp),
-    /// True from the end of an outage without an answer to the next answer.
-    has_lapsed: bool,
+    /// Outages that ended without an answer since the last one.
+    lapses: u32,
+    /// The kind of the last outage.
+    outage: Outage,
     /// The length of the last answer to a probe of each target, and its end. A slow upstream is no
     /// outage: what is answered within the response timeout is answered.
     answered: [(Duration, Timestamp); 2],
@@ -139,10 +149,12 @@ impl Default for Breaker {
             unheard: 0,
             probed_at: Timestamp::EPOCH,
             target: Target::Free,
+            do_budgets_prove: true,
             ended_at: Timestamp::EPOCH,
             root_at: Timestamp::EPOCH,
             roots: (0, Timestamp::EPOCH),
-            has_lapsed: false,
+            lapses: 0,
+            outage: Outage::Silent,
             answered: [(Duration::ZERO, Timestamp::EPOCH); 2],
         }
     }
@@ -192,7 +204,7 @@ impl Breaker {
 
     /// The upstream lives: any answer proves it.
     fn answered(&mut self, now: Timestamp) {
-        self.has_lapsed = false;
+        self.lapses = 0;
         self.close(now);
     }
 
@@ -202,11 +214,26 @@ impl Breaker {
         self.silent_since = (self.waiting > 0).then_some(now);
     }
 
-    /// The budgets are answered, which proves nothing where the root is not.
+    /// The budgets are answered, which proves nothing where they always were.
     fn budgets_answered(&mut self, now: Timestamp) {
-        if self.state == State::Closed || self.target == Target::Free {
+        if self.state == State::Closed || self.do_budgets_prove {
             self.answered(now);
         }
+    }
+
+    fn open(&mut self, now: Timestamp, outage: Outage) {
+        self.state = State::Open { since: now, outage };
+        self.outage = outage;
+        if self.do_budgets_prove {
+            self.target = Target::Free;
+        }
+    }
+
+    /// Ends an outage without an answer: requests are sent again.
+    fn lapse(&mut self, now: Timestamp) {
+        self.close(now);
+        self.heard(now);
+        self.lapses = self.lapses.saturating_add(1);
     }
 
     /// More than the free probe is answered.
@@ -239,6 +266,14 @@ impl Breaker {
     /// The step that is due. Call it again after the step, and after [`Breaker::begun`] or
     /// [`Breaker::ended`] returned true.
     pub fn next(&mut self, now: Timestamp) -> Next {
+        // Requests are not answered either.
+        if self.state == State::Closed
+            && self.has_lapsed()
+            && (self.target == Target::Free || self.may_ask_root(now))
+            && self.silent_since.is_some_and(|since| now >= since + SILENCE)
+        {
+            self.open(now, self.outage);
+        }
         let patience = match (self.state, self.silent_since) {
             (State::Open { .. }, _) => QUICK,
             (State::Closed, Some(since)) if self.failures < FAILURES && now < since + SILENCE => {
@@ -253,6 +288,7 @@ impl Breaker {
         if self.state == State::Closed {
             self.state = State::Suspected;
             self.target = self.target(now);
+            self.do_budgets_prove = self.target == Target::Free;
         }
         if self.target == Target::Root {
             self.ask_root(now);
@@ -277,19 +313,23 @@ impl Breaker {
                     }
                 }
             }
-            (Heard::Nothing(outage), State::Suspected) => {
-                self.state = State::Open { since: now, outage };
-            }
-            (Heard::Nothing(_), State::Open { since, .. })
-                if self.target == Target::Root
-                    && (now >= since + ROOT_OPEN || !self.may_ask_root(now)) =>
+            (Heard::Nothing(Outage::Silent), State::Suspected)
+                if target == Target::Free
+                    && self.target == Target::Free
+                    && self.may_ask_root(now) =>
             {
-                self.close(now);
-                self.heard(now);
-                self.has_lapsed = true;
+                self.target = Target::Root;
+            }
+            (Heard::Nothing(outage), State::Suspected) => self.open(now, outage),
+            (Heard::Nothing(Outage::Silent), State::Open { since, .. })
+                if now >= since + OPEN * 2_u32.pow(self.lapses.min(DOUBLINGS_MAX))
+                    || self.target == Target::Root && !self.may_ask_root(now) =>
+            {
+                self.lapse(now);
             }
             (Heard::Nothing(outage), State::Open { since, .. }) => {
                 self.state = State::Open { since, outage };
+                self.outage = outage;
             }
             // An answer came meanwhile.
             _ => {}
@@ -298,7 +338,7 @@ impl Breaker {
 
     /// True if the last outage ended because probes could tell no more, not by an answer.
     pub fn has_lapsed(&self) -> bool {
-        self.has_lapsed
+        self.lapses > 0
     }
 
     /// True if an outage is likely: open, or a probe has had no answer for as long as an answer

@@ -125,10 +125,11 @@ impl CircuitBreaker {
 
     /// The prober's next step; `Idle` and `At` mean to sleep until [`CircuitBreaker::stirred`].
     pub fn next(&self) -> Next {
-        let mut inner = self.inner.lock();
-        let next = inner.breaker.next(self.clock.now());
-        inner.is_idle = next == Next::Idle;
-        next
+        self.change(|inner| {
+            let next = inner.breaker.next(self.clock.now());
+            inner.is_idle = next == Next::Idle;
+            next
+        })
     }
 
     pub async fn stirred(&self) {
@@ -136,7 +137,7 @@ impl CircuitBreaker {
     }
 
     pub fn probed(&self, target: Target, heard: Heard, took: Duration) {
-        self.change(|breaker| breaker.probed(self.clock.now(), target, heard, took));
+        self.change(|inner| inner.breaker.probed(self.clock.now(), target, heard, took));
     }
 
     /// See [`Breaker::is_probe_late`].
@@ -145,10 +146,10 @@ impl CircuitBreaker {
     }
 
     /// Changes the state, and logs and announces an outage and its end.
-    fn change<R>(&self, change: impl FnOnce(&mut Breaker) -> R) -> R {
+    fn change<R>(&self, change: impl FnOnce(&mut Inner) -> R) -> R {
         let mut inner = self.inner.lock();
         let before = inner.breaker.state();
-        let changed = change(&mut inner.breaker);
+        let changed = change(&mut inner);
         let outage = match inner.breaker.state() {
             State::Open { outage, .. } => Some(outage),
             State::Closed | State::Suspected => None,
@@ -195,7 +196,7 @@ impl Listening<'_> {
     fn end(&mut self, heard: Heard) {
         let Some(breaker) = self.0.take() else { return };
         let now = breaker.clock.now();
-        if breaker.change(|state| state.ended(now, heard)) {
+        if breaker.change(|inner| inner.breaker.ended(now, heard)) {
             breaker.stirred.notify_one();
         }
     }
