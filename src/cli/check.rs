@@ -13,7 +13,8 @@ use super::process::{BAD_CONFIG, FAILED, runtime};
 use super::serve::with_stored_writes;
 use crate::config::{self, Config, WriteStore};
 use crate::gateway::{
-    CheckedState, TokenCheck, check_tokens, listen_problems, missing_authorities,
+    CheckedState, TokenCheck, check_tokens, folder_problem, listen_problems, missing_authorities,
+    obstacle,
 };
 use crate::telemetry::LogLevel;
 use crate::writes::file::FileStore;
@@ -71,6 +72,15 @@ impl Check {
             let verified = with_stored_writes(|each| FileStore::verify(path, each));
             problems.extend(verified.err().map(|fault| ("writes.store", fault)));
         }
+        if let Some(path) = &config.cache.snapshot {
+            let problem = folder_problem(path);
+            problems.extend(problem.map(|error| {
+                (
+                    "cache.snapshot",
+                    format!("{}: nothing can be written there: {error}", path.display()),
+                )
+            }));
+        }
         if self.online {
             problems.extend(listen_problems(&config.listen));
         }
@@ -85,6 +95,10 @@ impl Check {
         let mut faults: Vec<_> =
             of_file.chain(level.map(|unknown| unknown.to_string())).chain(not_checked).collect();
         let is_rejected = |token: &TokenCheck| matches!(token.state, CheckedState::Rejected(_));
+        let is_unknown = |token: &TokenCheck| matches!(token.state, CheckedState::Unknown(_));
+        if !tokens.is_empty() && tokens.iter().all(is_unknown) {
+            faults.push(format!("{file}: upstream.url: no token could be checked"));
+        }
         if faults.is_empty() && !tokens.iter().any(is_rejected) {
             return Ok((config, tokens));
         }
@@ -120,6 +134,10 @@ fn report(
     out.write_all(config.redacted_toml().as_bytes())?;
     out.flush()?;
     let (path, file) = (file, file.display());
+    let snapshot = config.cache.snapshot.as_deref();
+    if let Some(unusable) = snapshot.and_then(|path| obstacle(path, None).err()) {
+        writeln!(err, "warning: {file}: cache.snapshot: it is left alone: {unusable}")?;
+    }
     if let Some(problem) = missing_authorities(&config.upstream) {
         writeln!(err, "warning: {file}: upstream.ca_file: {problem}")?;
     }

@@ -45,6 +45,7 @@ pub use assembly::Gateway;
 pub use background::token_check::{CheckedState, TokenCheck, check_tokens};
 pub use cache::invalidation::log::InvalidationLog;
 pub use cache::invalidation::purge::Prefix;
+pub use cache::snapshot::{folder_problem, obstacle};
 pub use dispatch::dispatcher::WithoutToken;
 pub use reload::{Current, NotReloaded, Reloaded, log_warnings};
 pub use server::listen::{Drained, Listening, listen_problems};

@@ -1,6 +1,7 @@
 //! Writes snapshots of the cache (SPECIFICATION D24): every few minutes, after a purge, and at the
 //! end of the drain. `cache/snapshot/` has the file.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use tokio::sync::oneshot;
 use crate::clock::machine_instant;
 use crate::gateway::cache::invalidation::snapshot_mark::Level;
 use crate::gateway::cache::read_cache::ReadCache;
-use crate::gateway::cache::snapshot::{Identity, Unusable, obstacle};
+use crate::gateway::cache::snapshot::{Identity, Unusable, folder_problem, obstacle};
 
 /// The least distance of two snapshots. Chosen here: an operator's script may purge path by path.
 const DISTANCE_MIN: Duration = Duration::from_secs(1);
@@ -40,6 +41,10 @@ impl Snapshots {
         let began = machine_instant();
         match cache.read_snapshot(&path) {
             Ok(None) => {
+                if let Some(error) = folder_problem(&path) {
+                    warn_unwritable(&path, &error);
+                    state.problem = Some(error.to_string());
+                }
                 tracing::info!(path = %path.display(), "there is no snapshot of the cache yet");
             }
             Ok(Some(read)) => {
@@ -93,11 +98,7 @@ impl Snapshots {
                 Err(error) => {
                     let problem = error.to_string();
                     if state.problem.as_ref() != Some(&problem) {
-                        tracing::warn!(
-                            path = %self.path.display(),
-                            %error,
-                            "no snapshot of the cache can be written"
-                        );
+                        warn_unwritable(&self.path, &error);
                     }
                     problem
                 }
@@ -161,6 +162,10 @@ impl Snapshots {
             self.write_now(cache).await;
         }
     }
+}
+
+fn warn_unwritable(path: &Path, error: &io::Error) {
+    tracing::warn!(path = %path.display(), %error, "no snapshot of the cache can be written");
 }
 
 fn warn(path: &Path, unusable: &Unusable) {

@@ -236,6 +236,7 @@ pub struct InvalidationGuard<'w> {
 
 impl<'w> InvalidationGuard<'w> {
     pub fn new(cache: &'w ReadCache, job: &'w Job, request_progress: &'w RequestProgress) -> Self {
+        cache.store().log.mark.write_begins();
         Self { cache, job, request_progress, is_void: false, names: Names::Paths }
     }
 
@@ -260,6 +261,7 @@ impl Drop for InvalidationGuard<'_> {
         if self.request_progress.was_sent() && !self.is_void {
             self.cache.invalidate(self.job, self.names);
         }
+        self.cache.store().log.mark.write_ended();
     }
 }
 

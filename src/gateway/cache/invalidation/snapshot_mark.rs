@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -49,6 +49,8 @@ pub struct SnapshotMark {
     /// The worst level since the content of the latest snapshot was read. Without a snapshot there
     /// is nothing to mark.
     level: AtomicU8,
+    /// Writes on their way upstream. The process may end before they do.
+    writes: AtomicU32,
     /// The snapshot on the disk, and its mark.
     file: Mutex<Option<(File, Level)>>,
     voided: Notify,
@@ -57,7 +59,7 @@ pub struct SnapshotMark {
 impl Default for SnapshotMark {
     fn default() -> Self {
         let level = AtomicU8::new(Level::Void as u8);
-        Self { level, file: Mutex::default(), voided: Notify::new() }
+        Self { level, writes: AtomicU32::new(0), file: Mutex::default(), voided: Notify::new() }
     }
 }
 
@@ -83,6 +85,16 @@ impl SnapshotMark {
         }
     }
 
+    /// Notes that a write begins: what it changes is unknown until it ends.
+    pub fn write_begins(&self) {
+        self.writes.fetch_add(1, Ordering::AcqRel);
+        self.note(Level::Changed);
+    }
+
+    pub fn write_ended(&self) {
+        self.writes.fetch_sub(1, Ordering::AcqRel);
+    }
+
     /// Waits until a snapshot holds what must not return.
     pub async fn voided(&self) {
         self.voided.notified().await;
@@ -91,6 +103,9 @@ impl SnapshotMark {
     /// Begins a snapshot: from now on changes count as later ones.
     pub fn begin(&self) {
         self.level.store(Level::Unchanged as u8, Ordering::Release);
+        if self.writes.load(Ordering::Acquire) > 0 {
+            self.level.fetch_max(Level::Changed as u8, Ordering::AcqRel);
+        }
     }
 
     /// Ends a snapshot: marks the new file, and lets `replace` put it into its place. No change in

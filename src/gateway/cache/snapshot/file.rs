@@ -104,15 +104,16 @@ pub struct SnapshotReader {
 impl SnapshotReader {
     /// Opens a snapshot; `None` if there is no file.
     pub fn open(path: &Path) -> Result<Option<Self>, Unusable> {
-        let file = match File::open(path) {
-            Ok(file) => file,
+        let found = match std::fs::metadata(path) {
+            Ok(found) => found,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let found = file.metadata()?;
+        // Before it is opened: a pipe would wait for its other end.
         if !found.is_file() {
             return Err(Unusable::Foreign);
         }
+        let file = File::open(path)?;
         let mut file = BufReader::new(file);
         let level = read_head(&mut file)?;
         let left = found.len().saturating_sub(HEAD_BYTES as u64);
@@ -422,5 +423,27 @@ mod tests {
         let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         mark.resume(file, Level::Last).unwrap();
         assert_eq!(level(), Level::Unchanged, "the budgets are used again");
+        mark.write_begins();
+        assert_eq!(level(), Level::Changed, "the process may end before the write does");
+        write(None, Level::Last);
+        assert_eq!(level(), Level::Changed, "the write is still on its way");
+        mark.write_ended();
+        write(None, Level::Last);
+        assert_eq!(level(), Level::Last);
+    }
+
+    #[test]
+    fn a_pipe_is_no_snapshot_and_keeps_nobody_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("weir.cache");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        assert!(matches!(SnapshotReader::open(&path), Err(Unusable::Foreign)));
     }
 }

@@ -38,6 +38,13 @@ use names::Names;
 
 pub use file::{Identity, Unusable, obstacle};
 
+/// The reason why no snapshot can be written in the folder of this path, if there is one.
+pub fn folder_problem(path: &Path) -> Option<io::Error> {
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    // An anonymous file, gone at once.
+    tempfile::tempfile_in(folder.unwrap_or(Path::new("."))).err()
+}
+
 /// The path of uploads in a key, whose changes have another path.
 const UPLOADS: &str = "/api/uploads/";
 
