@@ -13,6 +13,7 @@ use crate::api::headers::{ACCEPTED_OAUTH_SCOPES, OAUTH_SCOPES, RATE_HEADERS};
 use crate::decision::{
     cache::cache_control::CacheControl, cache::freshness::Mode, cache::key::Accept,
 };
+use crate::gateway::http::overriding::{identifies, makes_another_request};
 
 /// RFC 9110 §7.6.1, and older names that proxies still see.
 const HOP_BY_HOP: [&str; 9] = [
@@ -48,25 +49,6 @@ const REQUEST_ENDS_HERE: [&str; 17] = [
     "via",
     "x-request-id",
 ];
-
-/// Headers by which an upstream, or a proxy before it, executes another request than the one that
-/// was allowed: with another method, address or user, or from another client address.
-const OVERRIDES: [&str; 10] = [
-    "front-end-https",
-    "remote-addr",
-    "remote-user",
-    "sudo",
-    "x-host",
-    "x-http-method",
-    "x-remote-addr",
-    "x-remote-user",
-    "x-scheme",
-    "x-url-scheme",
-];
-/// The same by the beginning of their names: proxies and frameworks have many of each kind.
-const OVERRIDES_BEGIN: [&str; 4] = ["x-forwarded", "x-original-", "x-rewrite-", "x-weir-"];
-/// The same by their ends, such as `X-HTTP-Method-Override` and `True-Client-IP`.
-const OVERRIDES_END: [&str; 2] = ["-override", "-ip"];
 
 /// The headers that pass with a read, beside the API version. The key of a stored answer has
 /// `Accept` and the version. The others may vary an answer only if its `Vary` says so.
@@ -128,7 +110,11 @@ pub fn to_upstream(from: &HeaderMap, passing: Passing, dialect: Dialect) -> Head
     let named: Vec<_> = list_items(from, header::CONNECTION).collect();
     let passes = |name: &str| match passing {
         Passing::Write => true,
-        Passing::Read(Mode::Rfc9111) => !READ_ENDS_HERE.contains(&name) && !name.ends_with("-otp"),
+        Passing::Read(Mode::Rfc9111) => {
+            READ_PASSES.contains(&name)
+                || name == header::AUTHORIZATION.as_str()
+                || !READ_ENDS_HERE.contains(&name) && !name.ends_with("-otp") && !identifies(name)
+        }
         Passing::Read(Mode::Revalidate) => {
             READ_PASSES.contains(&name) || name == dialect.version_header()
         }
@@ -146,15 +132,6 @@ pub fn to_upstream(from: &HeaderMap, passing: Passing, dialect: Dialect) -> Head
         }
     }
     out
-}
-
-/// True for overriding headers, and for names with other characters than letters, digits and `-`.
-/// Upstreams that keep headers as variables read `X_HTTP_Method` as `X-HTTP-Method`.
-fn makes_another_request(name: &str) -> bool {
-    OVERRIDES.contains(&name)
-        || OVERRIDES_BEGIN.iter().any(|begin| name.starts_with(begin))
-        || OVERRIDES_END.iter().any(|end| name.ends_with(end))
-        || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 /// Adds the user agent and the media type that the upstream requires of every request.
@@ -393,6 +370,10 @@ mod tests {
             "x_http_method_override",
             "x.http.method",
             "x-method-override",
+            "x-method",
+            "x-http-verb",
+            "x-http-methodoverride",
+            "http-method",
             "x-http-host-override",
             "x-original-url",
             "x-rewrite-url",

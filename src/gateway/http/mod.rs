@@ -8,4 +8,5 @@ pub mod head_writer;
 pub mod headers;
 pub mod interim;
 pub mod media_type;
+mod overriding;
 pub mod range;

@@ -26,8 +26,15 @@ const DECODINGS_MAX: usize = 3;
 /// The length of a key that `weir key` makes: the prefix and 32 bytes in hex.
 const GENERATED_BYTES: usize = KEY_PREFIX.len() + 64;
 /// The prefix in Base64 at each of the three offsets, with the number of characters before it in
-/// its group of four.
-const PREFIX_IN_BASE64: [(&[u8], usize); 3] = [(b"d2Vpcl", 0), (b"dlaXJf", 2), (b"3ZWlyX", 3)];
+/// its group of four; then the same of `weir%`.
+const PREFIX_IN_BASE64: [(&[u8], usize); 6] = [
+    (b"d2Vpcl", 0),
+    (b"dlaXJf", 2),
+    (b"3ZWlyX", 3),
+    (b"d2Vpci", 0),
+    (b"dlaXIl", 2),
+    (b"3ZWlyJ", 3),
+];
 /// As lenient as the most lenient recipient.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
@@ -112,7 +119,10 @@ impl Search<'_> {
                     other => *other,
                 });
                 let decoded = BASE64.decode(standard.collect::<Vec<u8>>());
-                decoded.is_ok_and(|decoded| self.finds_plain(&decoded))
+                decoded.is_ok_and(|decoded| {
+                    self.finds_plain(&decoded)
+                        || self.finds_plain(&Cow::from(percent_decode(&decoded)))
+                })
             })
         })
     }
@@ -230,7 +240,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_key_is_found_in_any_surrounding_and_encoding(
-            before in "[ -~]{0,9}", after in "([^0-9A-Za-z_][ -~]{0,9})?", encoding in 0..6_u8
+            before in "[ -~]{0,9}", after in "([^0-9A-Za-z_][ -~]{0,9})?", encoding in 0..7_u8
         ) {
             let plain = format!("{before}{KEY}{after}");
             let encoded = match encoding {
@@ -239,6 +249,7 @@ mod tests {
                 2 => KEY.replace('_', "%255F"),
                 3 => format!("Basic {}", BASE64_STANDARD.encode(plain)),
                 4 => format!("{{\"a\":\"{}\"}}", BASE64_URL_SAFE_NO_PAD.encode(plain)),
+                5 => format!("Basic {}", BASE64_STANDARD.encode(KEY.replace('_', "%5F"))),
                 _ => format!("{KEY}glued"),
             };
             prop_assert!(finds(encoded.as_bytes()), "{}", encoded);

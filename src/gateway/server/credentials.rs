@@ -33,7 +33,8 @@ const WORDS: [&str; 4] = ["otp", "sig", "jwt", "pwd"];
 const BESIDE_CODE: [&str; 5] =
     ["client_id", "redirect_uri", "grant_type", "code_verifier", "state"];
 /// Segments of routes whose body or answer has a secret under another name, for routes in no table.
-const SEGMENTS: [&str; 5] = ["generate-jitconfig", "hook", "hooks", "hub", "import"];
+const SEGMENTS: [&str; 7] =
+    ["generate-jitconfig", "hook", "hooks", "hub", "import", "manage", "setup"];
 /// Headers that end at the gateway and are not stored; their values need no check.
 const END_HERE: [HeaderName; 4] = [
     header::AUTHORIZATION,
