@@ -69,8 +69,9 @@ impl Advice {
     /// Describes advice. Rules that `config` has, or that it would refuse, are left out.
     pub fn of(advisor: &Advisor, config: Option<&Config>) -> Self {
         let rows = advisor.advise();
-        let rules: Vec<_> =
-            rows.iter().filter(|row| is_new(row, config)).map(AdvisedRule::of).collect();
+        let rules =
+            rows.iter().filter(|row| is_new(row, config)).map(|row| AdvisedRule::of(row, config));
+        let rules: Vec<_> = rules.collect();
         let (requests, units) = advisor.totals();
         let paid = advisor.paid().into_iter().take(PAID_MAX);
         let paid = paid.map(|(subject, requests, units)| Paid {
@@ -95,7 +96,9 @@ impl Advice {
 }
 
 impl AdvisedRule {
-    fn of(row: &Advised) -> Self {
+    fn of(row: &Advised, config: Option<&Config>) -> Self {
+        let webhooks = config.and_then(|config| config.webhooks.as_ref());
+        let watches = webhooks.is_some_and(|webhooks| !webhooks.hooks.is_empty());
         let (setting, value) = match row.rule {
             Rule::AtMost => ("revalidate_at_most", row.rule.span()),
             Rule::Webhook => ("webhook_ttl", row.rule.span()),
@@ -110,7 +113,8 @@ impl AdvisedRule {
         Self {
             setting: setting.to_owned(),
             risk: match row.rule {
-                Rule::Webhook => "none with webhooks".to_owned(),
+                Rule::Webhook if watches => "none with webhooks".to_owned(),
+                Rule::Webhook => "needs a watched webhook".to_owned(),
                 Rule::AtMost | Rule::Ttl(_) => format!("stale up to {value}"),
             },
             value,
@@ -161,10 +165,12 @@ fn toml_of(rules: &[AdvisedRule]) -> String {
         let _ = match subject {
             (Some(route), _) => writeln!(text, "{gap}[[cache.rules]]\nroute = \"{route}\""),
             (None, Some(name)) => writeln!(text, "{gap}[[cache.rules]]\ngraphql = \"{name}\""),
-            (None, None) => writeln!(text, "{gap}[cache]"),
+            // A config has this section already, and may not have it twice.
+            (None, None) => writeln!(text, "{gap}# in the section [cache]:"),
         };
         for one in rules.iter().filter(|one| (&one.route, &one.graphql) == subject) {
-            let _ = writeln!(text, "{} = \"{}\" # {}", one.setting, one.value, one.risk);
+            let comment = if subject == (&None, &None) { "# " } else { "" };
+            let _ = writeln!(text, "{comment}{} = \"{}\" # {}", one.setting, one.value, one.risk);
         }
     }
     text

@@ -76,7 +76,9 @@ impl Origin {
                 // The gateway may close a connection at any time.
                 tokio::spawn(async move {
                     drop(
+                        // The gateway's clock may be a manual one.
                         hyper::server::conn::http1::Builder::new()
+                            .auto_date_header(false)
                             .serve_connection(TokioIo::new(stream), service)
                             .await,
                     );

@@ -1,14 +1,17 @@
 //! The directives of an answer (RFC 9111 §5.2.2), and other headers that a cache reads.
 //! `arrived.rs` decides by them.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
+use crate::clock::Timestamp;
+
 use super::directives::{Directive, Directives};
 use super::freshness::Mode;
 use super::targeted;
+use super::time::http_date::date;
 
 /// Longest interval that is believed. Ours: a minute is usual, more comes under load; an absurd
 /// number would freeze the answers that clients see.
@@ -167,9 +170,16 @@ impl CacheControl {
     }
 }
 
+/// Time since the generation of an answer, by its `Date` (RFC 9111 §4.2.3); zero without one, or if
+/// it is in the future. Parts of a second are the network's.
+pub fn apparent_age(headers: &HeaderMap, now: Timestamp) -> Duration {
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(now.as_secs());
+    let generated = headers.get(header::DATE).and_then(date);
+    generated.and_then(|generated| now.duration_since(generated).ok()).unwrap_or_default()
+}
+
 /// Time that an answer spent in other caches: its `Age` (RFC 9111 §4.2.3). Of several the first
-/// counts, and one that is no number is ignored (§5.1). `Date` is ignored, because the two clocks
-/// may differ.
+/// counts, and one that is no number is ignored (§5.1).
 pub fn initial_age(headers: &HeaderMap) -> Duration {
     let line = headers.get(header::AGE).and_then(|line| line.to_str().ok());
     let first = line.and_then(|line| line.split(',').next());
@@ -200,6 +210,16 @@ mod tests {
         assert_eq!(age(&[]), Duration::ZERO);
         assert_eq!(age(&[("age", "20")]), Duration::from_secs(20));
         assert_eq!(age(&[("age", "99999999999999999999")]), Duration::from_secs(u32::MAX.into()));
+    }
+
+    #[test]
+    fn the_time_since_the_date_is_the_apparent_age() {
+        let date = headers(&[("date", "Sun, 06 Nov 1994 08:49:37 GMT")]);
+        for (now, seconds) in [(784_111_777, 0), (784_111_900, 123), (784_111_000, 0)] {
+            assert_eq!(apparent_age(&date, Timestamp::from_secs(now)).as_secs(), seconds);
+        }
+        let none = headers(&[("date", "yesterday")]);
+        assert!(apparent_age(&none, Timestamp::from_secs(784_111_777)).is_zero());
     }
 
     #[test]

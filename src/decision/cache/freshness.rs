@@ -118,7 +118,13 @@ impl Stored {
         ttl: Option<Duration>,
     ) {
         self.validated_at = now;
-        self.initial_age = cache_control::initial_age(headers).into();
+        let age = cache_control::initial_age(headers);
+        self.initial_age = match self.mode {
+            // The clocks of the two may differ, and by default lifetimes do not count.
+            Mode::Revalidate => age,
+            Mode::Rfc9111 => age.max(cache_control::apparent_age(headers, now)),
+        }
+        .into();
         self.ttl = ttl.into();
         self.poll_interval =
             cache_control::poll_interval(headers).map_or(self.poll_interval, Seconds::from);
@@ -558,8 +564,8 @@ mod tests {
     #[test]
     fn an_expires_in_a_304_does_not_override_cache_control() {
         let late = headers(&[
-            ("expires", "Tue, 01 Jul 2025 01:00:00 GMT"),
-            ("date", "Tue, 01 Jul 2025 00:00:00 GMT"),
+            ("expires", "Fri, 15 Jan 2027 09:00:00 GMT"),
+            ("date", "Fri, 15 Jan 2027 08:00:00 GMT"),
         ]);
         let mut private = stored(200, &[("cache-control", "private, max-age=60, must-revalidate")]);
         private.revalidate(NOW, &late, MINE, None);

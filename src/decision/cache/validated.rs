@@ -70,3 +70,36 @@ impl Validated<'_> {
         now.since(self.at) < Duration::from(self.stored.poll_interval)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+    use super::*;
+
+    /// Fri, 15 Jan 2027 08:00:00 GMT.
+    const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
+    const DATE: (&str, &str) = ("date", "Fri, 15 Jan 2027 07:00:00 GMT");
+
+    fn is_fresh(mode: Mode, lines: &[(&'static str, &'static str)]) -> bool {
+        let line = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        let headers: HeaderMap = lines.iter().map(line).collect();
+        Stored::new(mode, NOW, StatusCode::OK, &headers, None, None).is_fresh(NOW, mode)
+    }
+
+    #[test]
+    fn the_time_since_the_date_is_part_of_the_age() {
+        for (lifetime, fresh) in [
+            (("cache-control", "max-age=3601"), true),
+            (("cache-control", "max-age=3600"), false),
+            (("expires", "Fri, 15 Jan 2027 08:00:01 GMT"), true),
+            (("expires", "Fri, 15 Jan 2027 07:50:00 GMT"), false),
+        ] {
+            assert_eq!(is_fresh(Mode::Rfc9111, &[DATE, lifetime]), fresh, "{lifetime:?}");
+        }
+        let aged = [DATE, ("age", "7200"), ("cache-control", "max-age=7200")];
+        assert!(!is_fresh(Mode::Rfc9111, &aged), "the larger age counts");
+    }
+}

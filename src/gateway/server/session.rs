@@ -212,6 +212,7 @@ impl Handler {
         error: GatewayError,
     ) {
         connection.forget();
+        let address = connection.client_address();
         let mut session = ServerSession::new_http1(connection);
         session.set_keepalive(None);
         let origin = self.gateway.downstream.unknown_origin();
@@ -221,7 +222,12 @@ impl Handler {
         let (head, body) = self.gateway.responder.render_for_session(content, &form, None, now);
         let reason = error.reason();
         self.gateway.env.metrics.refused(None, reason);
-        tracing::info!(refusal = reason, "a connection without a readable request was closed");
+        let client_address = address.map(tracing::field::display);
+        tracing::warn!(
+            refusal = reason,
+            client_address,
+            "a connection without a readable request was closed"
+        );
         let written = write::write(&mut session, &Method::GET, head, body, self.pacing()).await;
         // A client that takes no answer gets no time either.
         if let (Ok(_), Some(mut connection)) = (written, connection_of(session)) {

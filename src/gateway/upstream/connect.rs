@@ -120,6 +120,12 @@ fn certificate_problem(fault: &CertificateError, host: &str) -> String {
             "the upstream's certificate is not signed by the issuer that it names".into()
         }
         CertificateError::BadEncoding => "the upstream's certificate is damaged".into(),
+        // A certificate that its owner has signed, and that no authority vouches for.
+        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+            "the upstream's certificate is signed by its owner, so its issuer is unknown; \
+             upstream.ca_file can name it"
+                .into()
+        }
         other => format!("the upstream's certificate is refused: {other}"),
     }
 }

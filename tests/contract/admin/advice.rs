@@ -182,14 +182,17 @@ async fn the_printed_rules_pass_the_check_of_a_config() {
     let output = operator.weir("cache", &["advise", "--admin", &address], Some(TOKEN)).await;
     let text = printed(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
-    for part in ["stale up to 1s", "none with webhooks", "query Viewer", "revalidate_at_most"] {
+    for part in ["stale up to 1s", "needs a watched webhook", "query Viewer", "revalidate_at_most"]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
     let (_, rules) = text.split_once("for the config:\n").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("weir.toml");
     let minimal = std::fs::read_to_string("config/minimal.toml").unwrap();
-    std::fs::write(&path, format!("{minimal}\n{rules}")).unwrap();
+    let present = "[cache]\nstale_if_error = \"2h\"\n";
+    assert!(rules.contains("# in the section [cache]:\n# revalidate_at_most = \"1s\""), "{rules}");
+    std::fs::write(&path, format!("{minimal}\n{present}\n{rules}")).unwrap();
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["check", "--config", path.to_str().unwrap()])
         .env("WEIR_BOT_TOKEN", "ghp_of_the_test")
@@ -197,7 +200,7 @@ async fn the_printed_rules_pass_the_check_of_a_config() {
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     let effective = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(effective.contains("revalidate_at_most = \"1s\""), "{effective}");
+    assert!(effective.contains("stale_if_error = \"2h\""), "{effective}");
     assert!(effective.contains("graphql = \"Viewer\""), "{effective}");
 }
 
@@ -208,7 +211,9 @@ async fn a_gateway_with_the_rules_has_no_advice_left() {
     let operator = Operator::of(&world).await;
     let advice = operator.get("/api/cache/advice").await.json();
     let rules = advice["toml"].as_str().unwrap();
-    let world = setup().config(rules).start().await;
+    // The section is there already in most configs.
+    let rules = rules.replace("# in the section [cache]:\n# ", "[cache]\n");
+    let world = setup().config(&rules).start().await;
     traffic(&world).await;
     let operator = Operator::of(&world).await;
     let output =

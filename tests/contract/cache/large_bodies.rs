@@ -290,6 +290,22 @@ async fn a_break_reaches_every_reader_and_is_forgotten() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_answer_with_no_store_goes_to_no_file() {
+    let fixture = Fixture::new().await;
+    let body = noise(BYTES);
+    let mut client = fixture.asks("GET", "").await;
+    let mut connection = fixture.upstream.next().await;
+    let answer = [head(BYTES, "Cache-Control: no-store\r\n").as_bytes(), &body].concat();
+    let sending = tokio::spawn(async move { connection.try_send(answer).await });
+    assert!(client.read_head().await.starts_with("HTTP/1.1 200 "));
+    for part in body.chunks(1024 * 1024) {
+        assert!(client.read_bytes(part.len()).await == part);
+        assert_eq!(fixture.world.gateway.env.spool_space.figures().bytes, 0);
+    }
+    assert!(sending.await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_cuts_a_slow_reader_off_and_no_other() {
     for keys in ["spool_max = \"1MiB\"", "spool_max = \"0B\""] {
         let fixture = Fixture::with_cache(keys).await;

@@ -215,8 +215,8 @@ async fn a_stale_response_is_not_served_after_its_window() {
 
 #[tokio::test]
 async fn the_date_of_a_stored_response_is_the_upstreams() {
-    const FIRST: &str = "Tue, 01 Jul 2025 00:00:00 GMT";
-    const SECOND: &str = "Tue, 01 Jul 2025 00:02:00 GMT";
+    const FIRST: &str = "Fri, 15 Jan 2027 08:00:00 GMT";
+    const SECOND: &str = "Fri, 15 Jan 2027 08:02:00 GMT";
     let setup = Setup::new().rfc9111();
     let (world, _) = behind(setup, |_, headers| match header(headers, "if-none-match") {
         "" => {

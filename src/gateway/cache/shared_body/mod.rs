@@ -26,6 +26,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock::{Timestamp, timer_now};
+use crate::decision::cache::cache_control::CacheControl;
 use crate::decision::floor_rate::FloorRate;
 use crate::gateway::cache::store::Vary;
 use crate::gateway::dispatch::answer::{AnswerBody, StreamingLease, UpstreamAnswer};
@@ -271,6 +272,8 @@ impl SharedBody {
         let UpstreamAnswer { status, headers, body, client, requested_at, .. } = answer;
         // Their secrets are not blanked, so they may reach no file.
         let may_hold_secrets = !is_for_others && has_json_type(&headers);
+        // RFC 9111 §5.2.2.5: it goes to no disk.
+        let no_store = CacheControl::parse(&headers).no_store;
         let mut blanking = (is_for_others && is_json(&headers)).then(JsonStream::for_secrets);
         let (mut first, exchange) = match body {
             AnswerBody::Whole(bytes) => (bytes, None),
@@ -283,7 +286,7 @@ impl SharedBody {
         let end = source.is_none().then_some(Ok(()));
         let mut delivery = Delivery { end, ..Delivery::new(Spool::of_client(space, client)) };
         delivery.push(first);
-        if may_hold_secrets {
+        if may_hold_secrets || no_store {
             delivery.spool.close();
         }
         let fits_file = declared_length(&headers).is_none_or(|bytes| space.may_hold(bytes));
