@@ -9,7 +9,7 @@ use weir::decision::Invariant;
 
 use super::hold_for_five_seconds;
 use super::operator::{ADMIN, ISSUES, Operator, TOKEN, printed};
-use crate::support::{KEY, Setup};
+use crate::support::{KEY, Setup, bounded};
 
 #[tokio::test]
 async fn budgets_are_listed_by_account_and_resource() {
@@ -124,7 +124,16 @@ async fn a_waiting_request_is_counted_then_recorded_under_its_limit() {
     );
     assert_eq!(operator.metric("weir_waiting{client=\"ci\"}").await, Some(0.0));
     assert_eq!(operator.metric("weir_wait_seconds_sum{reason=\"concurrency\"}").await, Some(5.0));
-    let client = operator.client("ci").await;
+    // The figures of a client are those of ended requests, and its answer comes before its end.
+    let client = bounded(async {
+        loop {
+            let client = operator.client("ci").await;
+            if client["waits"]["count"] == 1 {
+                return client;
+            }
+        }
+    })
+    .await;
     assert_eq!(
         (&client["waiting"], &client["weight"], &client["priority"]),
         (&json!(0), &json!(1), &json!("normal"))
