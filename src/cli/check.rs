@@ -288,8 +288,8 @@ mod tests {
         assert!(!err.contains("revoked"), "{err}");
         let gone = fixture::text(&section("http://127.0.0.1:9".to_owned()));
         let (outcome, _, err) = checked_in(folder.path(), &gone, true);
-        assert_eq!(outcome, Outcome::Valid, "{err}");
-        assert!(err.contains("warning: ") && err.contains("could not be checked"), "{err}");
+        assert_eq!(outcome, Outcome::Faulty, "{err}");
+        assert!(err.contains("no token could be checked") && err.contains("refused"), "{err}");
     }
 
     #[test]
