@@ -61,6 +61,7 @@ struct Bench {
 impl Bench {
     fn new(accounts: u32, shape: Shape) -> Self {
         let account = |number: u32| AccountSettings {
+            is_shared: false,
             name: format!("account-{number}").into(),
             kind: AccountKind::User,
             reserve: 0,

@@ -87,18 +87,28 @@ impl Config {
         self.accounts.get(self.account_layout.index(id)?)
     }
 
+    /// Returns the clients that may use the account at this index of [`Config::accounts`].
+    fn clients_of(&self, account: usize) -> impl Iterator<Item = &Client> {
+        let fetches = move |client: &Client| {
+            self.pools.get(client.reads).is_some_and(|pool| pool.accounts.contains(&account))
+        };
+        let uses = move |client: &&Client| client.writes == Some(account) || fetches(client);
+        self.clients.iter().filter(|client| !client.retired).filter(uses)
+    }
+
     /// Settings of the quota ledger and the scheduler.
     pub fn ledger_settings(&self) -> Settings {
-        let account = |account: &Account| AccountSettings {
+        let account = |(index, account): (usize, &Account)| AccountSettings {
             name: Arc::clone(&account.name),
             kind: account.kind,
+            is_shared: self.clients_of(index).nth(1).is_some(),
             reserve: account.reserve,
             also_spends: account.also_spends.map(|index| self.account_id(index)),
         };
         let client =
             |client: &Client| ClientSettings { weight: client.weight, priority: client.priority };
         Settings {
-            accounts: self.accounts.iter().map(account).collect(),
+            accounts: self.accounts.iter().enumerate().map(account).collect(),
             dynamic_accounts: self.account_layout.dynamic,
             clients: self.clients.iter().map(client).collect(),
             pace: self.limits.pace,

@@ -234,6 +234,7 @@ impl Plan {
             ..ClientSettings::default()
         };
         let account = |name: &Arc<str>| AccountSettings {
+            is_shared: own.len() > 1,
             name: Arc::clone(name),
             kind: AccountKind::User,
             reserve: 0,

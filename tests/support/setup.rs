@@ -41,6 +41,7 @@ pub struct Setup {
     account: String,
     broken_token: Option<usize>,
     is_reader: bool,
+    is_alone: bool,
     holders: String,
 }
 
@@ -64,6 +65,7 @@ impl Setup {
             account: String::new(),
             broken_token: None,
             is_reader: false,
+            is_alone: false,
             holders: String::new(),
         }
     }
@@ -71,6 +73,12 @@ impl Setup {
     /// Puts this many accounts into the pool.
     pub fn accounts(mut self, accounts: usize) -> Self {
         self.accounts = accounts;
+        self
+    }
+
+    /// Leaves out the client of [`OTHER_KEY`](super::OTHER_KEY).
+    pub fn single_client(mut self) -> Self {
+        self.is_alone = true;
         self
     }
 
@@ -288,7 +296,11 @@ impl Setup {
         if !self.is_reader {
             ci.insert_str(0, "writes = \"account-0\"\n");
         }
-        text + &config::client("ci", KEY, &ci) + &config::client("other", OTHER_KEY, &other)
+        text.push_str(&config::client("ci", KEY, &ci));
+        if !self.is_alone {
+            text.push_str(&config::client("other", OTHER_KEY, &other));
+        }
+        text
     }
 }
 

@@ -369,3 +369,14 @@ fn the_account_name_passthrough_is_reserved_when_enabled() {
         "{faults}"
     );
 }
+
+#[test]
+fn an_account_is_shared_if_several_clients_may_use_it() {
+    let is_shared = |text: &str| {
+        let accounts = accepted(text).ledger_settings().accounts;
+        accounts.iter().map(|account| account.is_shared).collect::<Vec<_>>()
+    };
+    assert_eq!(is_shared(VALID), [true, false], "both read by the bot, one by the app");
+    let alone = VALID.replace("[\"bot\", \"acme-app\"]", "[\"acme-app\"]");
+    assert_eq!(is_shared(&alone), [false, false]);
+}

@@ -17,7 +17,7 @@ use crate::api::{RateHeaders, ResourceName, UpstreamLimit, UpstreamLimitKind};
 use crate::clock::Timestamp;
 use crate::decision::silence::Silence;
 use crate::decision::types::{
-    AccountSettings, LeaseId, LimitDenied, LimitKind, Priority, WriteSpacing,
+    AccountSettings, ClientId, LeaseId, LimitDenied, LimitKind, Priority, WriteSpacing,
 };
 
 /// Primary windows of one account. Ours: four times the known resources; further resources share
@@ -86,7 +86,7 @@ impl Account {
     }
 
     fn offer_of(&self, now: Timestamp, share: u32) -> Offer {
-        Offer { share, in_flight: self.secondary.slots_in_use(now) }
+        Offer { share, in_flight: self.secondary.slots.in_use(now) }
     }
 
     /// State for a resource, independent of a request's weight beyond one unit.
@@ -98,7 +98,7 @@ impl Account {
             if sums.reset == Timestamp::FAR_FUTURE { sums.reset } else { sums.reset + WOBBLE };
         let (rank, until, wake) = match self.closure(now, window.filter(|_| is_counted(resource))) {
             Ok(headroom) => {
-                let slot = self.secondary.next_grace_end(now);
+                let slot = self.secondary.slots.next_grace_end(now);
                 let wake = headroom.until.into_iter().chain(slot).min();
                 (self.offer_of(now, headroom.share).rank(), Timestamp::FAR_FUTURE, wake)
             }
@@ -115,7 +115,7 @@ impl Account {
         budget: Option<&PrimaryWindow>,
     ) -> Result<Headroom, Block> {
         let closed = self.cooldown.until(now).map(|until| Block::at(LimitKind::Cooldown, until));
-        let full = self.secondary.slot_block(now);
+        let full = self.secondary.slots.block(now);
         let wanted = WindowDemand { cost: 1, unproven: 0, priority: Priority::Normal };
         let primary = primary_headroom(now, wanted, self.terms, budget);
         match both(both(closed, full), primary.err()) {
@@ -229,6 +229,7 @@ impl Account {
         now: Timestamp,
         since: Timestamp,
         denied: &LimitDenied,
+        client: ClientId,
         write: WriteSpacing,
     ) -> bool {
         match denied.limit {
@@ -237,7 +238,8 @@ impl Account {
                 let window = self.window(&denied.resource);
                 window.is_some_and(|window| window.silence.is_unanswered(now, since))
             }
-            LimitKind::Concurrency if self.secondary.slots_are_lost(now) => true,
+            LimitKind::Concurrency if self.secondary.slots.are_lost(now) => true,
+            LimitKind::ConcurrencyShare => self.secondary.slots.are_unanswered(now, since, client),
             _ => self.silence.is_unanswered(now, since),
         }
     }

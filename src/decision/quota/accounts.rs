@@ -44,7 +44,8 @@ impl QuotaLedger {
         self.candidates.grow(self.accounts.len());
         for (id, account) in (0..).map(AccountId).zip(&mut self.accounts) {
             account.terms = Terms { reserve: account.settings.reserve, ..self.terms };
-            account.secondary.reconfigure(self.limits, self.spacing);
+            let is_shared = account.settings.is_shared;
+            account.secondary.reconfigure(self.limits, self.spacing, is_shared);
             self.candidates.changed(now, id, account);
         }
     }
@@ -54,7 +55,7 @@ impl QuotaLedger {
     pub fn vacate(&mut self, now: Timestamp, id: AccountId) -> bool {
         let at = place(id);
         let is_idle =
-            self.accounts.get(at).is_some_and(|account| account.secondary.slots_in_use(now) == 0);
+            self.accounts.get(at).is_some_and(|account| account.secondary.slots.in_use(now) == 0);
         if !is_idle || !self.layout.is_dynamic(id) || self.candidates.is_waited_on(id) {
             return false;
         }
@@ -65,11 +66,13 @@ impl QuotaLedger {
 
     fn new_account(&self, settings: AccountSettings) -> Account {
         let terms = Terms { reserve: settings.reserve, ..self.terms };
-        Account::new(settings, terms, Secondary::new(self.limits, self.spacing))
+        let secondary = Secondary::new(self.limits, self.spacing, settings.is_shared);
+        Account::new(settings, terms, secondary)
     }
 
     fn new_dynamic_account(&self) -> Account {
         self.new_account(AccountSettings {
+            is_shared: false,
             name: "".into(),
             kind: AccountKind::User,
             reserve: 0,

@@ -240,6 +240,7 @@ mod tests {
 
     fn admission() -> Admission {
         let account = AccountSettings {
+            is_shared: false,
             name: "a".into(),
             kind: crate::api::AccountKind::User,
             reserve: 0,

@@ -24,7 +24,8 @@ impl QuotaLedger {
         }
         let add_up = (0..).map(AccountId).zip(&self.accounts).all(|(id, account)| {
             let windows = account.windows.iter().enumerate();
-            account.secondary.in_flight() == in_flight.get(&id).copied().unwrap_or_default()
+            account.secondary.slots.in_flight() == in_flight.get(&id).copied().unwrap_or_default()
+                && account.secondary.slots.add_up()
                 && windows.into_iter().all(|(place, (_, window))| {
                     window.leased
                         == leased.get(&(id, WindowIndex::of(place))).copied().unwrap_or_default()

@@ -17,6 +17,8 @@ const IN_QUESTION_MAX: usize = 16;
 pub struct Blocked {
     pub refusal: LimitDenied,
     pub scope: Scope,
+    /// True when another client might have been admitted.
+    pub is_by_share: bool,
     /// State of the list, when none of its accounts was open.
     pub closed: Option<Closed>,
     pub wake: Option<Timestamp>,
@@ -35,6 +37,7 @@ pub struct Blocks {
     /// Account that opens first, and the time of the next check.
     pub nearest: Option<(AccountId, Block)>,
     pub scope: Scope,
+    is_by_share: bool,
     pub cost: u32,
     /// Accounts whose state the upstream may be asked for.
     pub in_question: SmallVec<[AccountId; 1]>,
@@ -42,7 +45,13 @@ pub struct Blocks {
 
 impl Blocks {
     pub fn new(cost: u32) -> Self {
-        Self { nearest: None, scope: Scope::All, cost, in_question: SmallVec::new() }
+        Self {
+            nearest: None,
+            scope: Scope::All,
+            is_by_share: false,
+            cost,
+            in_question: SmallVec::new(),
+        }
     }
 
     pub fn add(&mut self, id: AccountId, block: Block) {
@@ -58,6 +67,7 @@ impl Blocks {
         if block.limit == LimitKind::Points || is_too_dear {
             self.scope = Scope::Endpoint;
         }
+        self.is_by_share |= block.limit == LimitKind::ConcurrencyShare;
         self.nearest = Some(match self.nearest {
             None => (id, block),
             Some((before, nearest)) => {
@@ -80,6 +90,7 @@ impl Blocks {
         Blocked {
             refusal,
             scope: self.scope,
+            is_by_share: self.is_by_share,
             closed: None,
             wake: [block.wake, wake].into_iter().flatten().min(),
         }
@@ -97,6 +108,7 @@ pub fn no_account(resource: ResourceName) -> Blocked {
             is_unanswered: false,
         },
         scope: Scope::All,
+        is_by_share: false,
         closed: None,
         wake: None,
     }

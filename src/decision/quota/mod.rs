@@ -99,7 +99,6 @@ pub struct QuotaLedger {
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     account: AccountId,
-    client: ClientId,
     /// True if its answer was found to wait for a slow reader.
     is_slow: bool,
     /// Primary window; `None` for a free request.
@@ -307,29 +306,27 @@ impl QuotaLedger {
     }
 
     /// Notes that the answer of a lease waits for a slow reader. Returns its limits, account and
-    /// client if the account has no slot left and such answers of the client exceed their share.
+    /// client if such answers of the client exceed their share.
     pub(super) fn slow_reader(
         &mut self,
-        now: Timestamp,
         lease: LeaseId,
     ) -> Option<(&Secondary, AccountId, ClientId)> {
         let open = self.leases.get_mut(lease.0)?;
-        let (id, client) = (open.account, open.client);
+        let (id, client) = (open.account, open.weight.client);
         let readers = self.slow_readers.entry(id).or_default();
         if !std::mem::replace(&mut open.is_slow, true) {
             readers.add(client);
         }
         let limits = &self.accounts.get(place(id))?.secondary;
-        let is_full = limits.slot_block(now).is_some();
-        let exceeds = readers.exceeds_share(client, limits.slots());
-        (is_full && exceeds).then_some((limits, id, client))
+        let exceeds = readers.exceeds_share(client, limits.slots.max());
+        exceeds.then_some((limits, id, client))
     }
 
     fn forget_slow_reader(&mut self, ended: &Lease) {
         if ended.is_slow
             && let Entry::Occupied(mut readers) = self.slow_readers.entry(ended.account)
         {
-            readers.get_mut().remove(ended.client);
+            readers.get_mut().remove(ended.weight.client);
             if readers.get().is_empty() {
                 readers.remove();
             }
@@ -361,12 +358,13 @@ impl QuotaLedger {
         since: Timestamp,
         denied: &LimitDenied,
         candidates: &[AccountId],
+        client: ClientId,
         write: WriteSpacing,
     ) -> bool {
         let is_held_by_requests = match denied.limit {
             LimitKind::Probe => return true,
             LimitKind::QueueFull | LimitKind::NoAccount => false,
-            LimitKind::Spacing | LimitKind::Concurrency => true,
+            LimitKind::Spacing | LimitKind::Concurrency | LimitKind::ConcurrencyShare => true,
             _ => denied.until == Until::Event,
         };
         let is_silent = |id: &AccountId| {
@@ -375,7 +373,7 @@ impl QuotaLedger {
                 && self
                     .accounts
                     .get(place(*id))
-                    .is_some_and(|account| account.is_unanswered(now, since, denied, write))
+                    .is_some_and(|account| account.is_unanswered(now, since, denied, client, write))
         };
         is_held_by_requests && candidates.iter().take(CHECKED_EACH_MAX).all(is_silent)
     }
@@ -527,7 +525,6 @@ impl QuotaLedger {
         });
         let open = Lease {
             account: id,
-            client: demand.client,
             is_slow: false,
             window,
             cost: demand.cost,

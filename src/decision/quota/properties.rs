@@ -15,6 +15,7 @@ const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 
 fn settings(accounts: u32, limits: SecondaryLimits) -> Settings {
     let account = |number: u32| AccountSettings {
+        is_shared: false,
         name: format!("account-{number}").into(),
         kind: AccountKind::User,
         reserve: 0,

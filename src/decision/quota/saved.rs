@@ -136,6 +136,7 @@ mod tests {
 
     fn settings() -> Settings {
         let account = AccountSettings {
+            is_shared: false,
             name: "one".into(),
             kind: AccountKind::User,
             reserve: 0,

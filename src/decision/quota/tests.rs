@@ -31,6 +31,7 @@ fn ledger(accounts: u32) -> QuotaLedger {
 
 fn with_reserve(accounts: u32, reserve: u32) -> QuotaLedger {
     let account = |number: u32| AccountSettings {
+        is_shared: false,
         name: format!("account-{number}").into(),
         kind: AccountKind::User,
         reserve,
@@ -423,6 +424,7 @@ fn rate_headers_on_the_head_of_a_401_are_ignored() {
 #[test]
 fn batch_requests_wait_for_the_earliest_window_end() {
     let account = |number: u32| AccountSettings {
+        is_shared: false,
         name: format!("{number}").into(),
         kind: AccountKind::User,
         reserve: 0,
@@ -500,6 +502,7 @@ fn the_number_of_rankings_is_bounded() {
 /// Two accounts of the config and one dynamic account, which is number 2.
 fn with_dynamic_account() -> (QuotaLedger, Demand) {
     let account = |number: u32| AccountSettings {
+        is_shared: false,
         name: format!("account-{number}").into(),
         kind: AccountKind::User,
         reserve: 0,

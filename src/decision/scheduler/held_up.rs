@@ -2,7 +2,7 @@
 
 use super::tests::{NOW, SECOND, SOON};
 use super::tests::{
-    answer, decided, demand, granted, one_at_a_time, queue, refused, waiting, write,
+    answer, decided, demand, granted, one_at_a_time, queue, refused, shared_queue, waiting, write,
 };
 use super::*;
 use crate::decision::quota::limits::secondary::YIELD_GRACE;
@@ -23,8 +23,9 @@ fn long_answers(queue: &mut Admission, clients: &[u32]) -> Vec<LeaseId> {
 
 #[test]
 fn slow_readers_yield_as_many_slots_as_others_wait_for() {
-    let mut queue = queue(1, SecondaryLimits { concurrency: 4, ..SecondaryLimits::default() });
-    let slow = long_answers(&mut queue, &[0; 4]);
+    let limits = SecondaryLimits { concurrency: 8, ..SecondaryLimits::default() };
+    let mut queue = shared_queue(limits);
+    let slow = long_answers(&mut queue, &[0; 8]);
     let yielded = |queue: &mut Admission, now| {
         slow.iter().filter(|lease| queue.yield_slot(now, **lease)).count()
     };
@@ -38,12 +39,12 @@ fn slow_readers_yield_as_many_slots_as_others_wait_for() {
     // Before the tick that is due.
     assert_eq!(yielded(&mut queue, NOW + YIELD_GRACE), 0);
     assert_eq!(decided(&mut queue), [(first, Ok(AccountId(0)))]);
-    for _ in 0..3 {
+    for _ in 0..5 {
         waiting(queue.request(NOW + YIELD_GRACE, other.clone(), SOON));
     }
-    assert_eq!(yielded(&mut queue, NOW + YIELD_GRACE), 1, "two are its share");
+    assert_eq!(yielded(&mut queue, NOW + YIELD_GRACE), 3, "four are its share");
     queue.tick(NOW + YIELD_GRACE * 2);
-    assert_eq!(decided(&mut queue).len(), 1);
+    assert_eq!(decided(&mut queue).len(), 2, "the last slot is for a client with none");
     assert_eq!(yielded(&mut queue, NOW + YIELD_GRACE * 2), 0);
     assert_eq!(queue.audit(), []);
 }

@@ -106,6 +106,7 @@ impl Admission {
             client.priority,
             self.ledger.resource_for(demand.endpoint, &demand.resource),
         );
+        let key = self.queue.key_for(key, demand.client);
         let component = self.ledger.candidates.component_of(list);
         // Behind waiting requests with the same block, it is blocked alike.
         let held = self.queue.blocked(&key, &demand).cloned();
@@ -133,6 +134,7 @@ impl Admission {
         let tag = self.shares.take(component, demand.client, client);
         self.ledger.candidates.hold(list);
         let by = blocked.refusal.clone();
+        let key = if blocked.is_by_share { key.of_client(demand.client) } else { key };
         self.queue.push(ticket, key, tag, Waiter { demand, since: now, deadline }, blocked);
         self.reconsider(now, None);
         Decision::Waiting { ticket, by }
@@ -157,9 +159,10 @@ impl Admission {
     pub fn yield_slot(&mut self, now: Timestamp, lease: LeaseId) -> bool {
         // A request that gets a slot which has become free needs no other one.
         self.tick(now);
-        let Some((limits, id, client)) = self.ledger.slow_reader(now, lease) else { return false };
-        let free_soon = limits.slots_free_soon(now);
-        let is_needed = self.queue.others_for_slots(id, client).nth(free_soon).is_some();
+        let Some((limits, id, client)) = self.ledger.slow_reader(lease) else { return false };
+        let free_soon = limits.slots.free_soon(now);
+        let is_full = limits.slots.block(now).is_some();
+        let is_needed = self.queue.others_for_slots(id, is_full, client).nth(free_soon).is_some();
         if is_needed {
             self.settle(now, lease, Settlement::Yielded, 0.0);
         }
@@ -389,6 +392,14 @@ impl Admission {
                 self.decide(ticket, Ok(grant));
                 true
             }
+            // The others of the queue need not wait for this client's slots.
+            Err(blocked) if blocked.is_by_share && key.client.is_none() => {
+                let client = demand.client;
+                let resource = self.ledger.resource_for(demand.endpoint, &key.resource);
+                let key = key.clone().of_client(client).against(resource);
+                self.queue.move_to(ticket, key, blocked);
+                true
+            }
             // Others of the queue use other endpoints, or count against another resource.
             Err(blocked)
                 if blocked.scope == Scope::Endpoint || blocked.refusal.resource != key.resource =>
@@ -440,8 +451,9 @@ impl Admission {
         denial: &mut LimitDenied,
         demand: &Demand,
     ) {
-        let Demand { candidates, write, .. } = demand;
-        denial.is_unanswered |= self.ledger.is_unanswered(now, since, denial, candidates, *write);
+        let Demand { candidates, client, write, .. } = demand;
+        denial.is_unanswered |=
+            self.ledger.is_unanswered(now, since, denial, candidates, *client, *write);
     }
 
     /// Returns true when a new request may wait; another request may have to make room.
@@ -507,6 +519,9 @@ mod overlooked;
 
 #[cfg(test)]
 mod reconfigured;
+
+#[cfg(test)]
+mod slot_shares;
 
 #[cfg(test)]
 mod properties;

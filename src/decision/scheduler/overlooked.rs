@@ -45,6 +45,7 @@ impl Scene {
         let accounts = [3, 6, 24][chance.index(3)];
         let payer = chance.percent(50).then_some(AccountId(0));
         let account = |number: u32| AccountSettings {
+            is_shared: true,
             name: format!("account-{number}").into(),
             kind: AccountKind::User,
             reserve: number % 3,

@@ -20,6 +20,7 @@ const ACCOUNTS: u32 = 4;
 /// Tight enough that every limit is reached.
 fn settings() -> Settings {
     let account = |number: u32| AccountSettings {
+        is_shared: false,
         name: format!("account-{number}").into(),
         kind: AccountKind::User,
         reserve: number,

@@ -15,6 +15,7 @@ const LATER: Timestamp = Timestamp::from_secs(10_030);
 
 fn settings(accounts: u32, dynamic_accounts: u32, concurrency: u32) -> Settings {
     let account = |number: u32| AccountSettings {
+        is_shared: false,
         name: format!("account-{number}").into(),
         kind: AccountKind::User,
         reserve: 0,

@@ -32,21 +32,33 @@ pub fn write() -> Demand {
 }
 
 pub fn queue(accounts: u32, limits: SecondaryLimits) -> Admission {
+    Admission::new(settings(accounts, limits))
+}
+
+/// An account that several clients may use.
+pub fn shared_queue(limits: SecondaryLimits) -> Admission {
+    let mut settings = settings(1, limits);
+    settings.accounts[0].is_shared = true;
+    Admission::new(settings)
+}
+
+fn settings(accounts: u32, limits: SecondaryLimits) -> Settings {
     let account = |number: u32| AccountSettings {
+        is_shared: false,
         name: format!("account-{number}").into(),
         kind: AccountKind::User,
         reserve: 0,
         also_spends: None,
     };
     let accounts = (0..accounts).map(account).collect();
-    Admission::new(Settings {
+    Settings {
         accounts,
         limits,
         spacing: SECOND,
         notify_spacing: SECOND * 3,
         waiting_max: 100,
         ..Settings::default()
-    })
+    }
 }
 
 pub fn one_at_a_time() -> SecondaryLimits {
@@ -459,6 +471,7 @@ fn a_smaller_request_is_tried_when_the_first_leaves() {
 #[test]
 fn a_refunded_unit_wakes_requests_of_the_paying_account() {
     let account = |name: &str, also_spends| AccountSettings {
+        is_shared: false,
         name: name.into(),
         kind: AccountKind::User,
         reserve: 0,
@@ -478,6 +491,7 @@ fn a_refunded_unit_wakes_requests_of_the_paying_account() {
 #[test]
 fn an_app_continues_when_the_paying_user_is_spent() {
     let account = |name: &str, also_spends| AccountSettings {
+        is_shared: false,
         name: name.into(),
         kind: AccountKind::User,
         reserve: 0,

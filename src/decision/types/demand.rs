@@ -160,6 +160,8 @@ pub enum LimitKind {
     Cooldown,
     /// Too many requests at once.
     Concurrency,
+    /// Too many requests of one client at once: the free slots belong to others.
+    ConcurrencyShare,
     /// Points per endpoint and minute.
     Points,
     /// GraphQL points per minute.

@@ -135,6 +135,9 @@ pub struct AccountSettings {
     pub name: Arc<str>,
     /// Kind of account at the upstream.
     pub kind: AccountKind,
+    /// True if several clients may use it. One of them leaves slots to the others (SPECIFICATION
+    /// D5).
+    pub is_shared: bool,
     /// Units of each window that are left to others.
     pub reserve: u32,
     /// Second account whose budgets its requests also consume: an app that acts for a user

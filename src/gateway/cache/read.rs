@@ -306,7 +306,7 @@ impl ReadCache {
         progress: &RequestProgress,
         since: Timestamp,
     ) -> GatewayError {
-        use crate::decision::{LimitKind, Until};
+        use crate::decision::{ClientId, LimitKind, Until};
         let now = self.env.clock.now();
         let (limit, hold) = match progress.figures(self.env.clock.moment()).held {
             Some(hold @ Hold { by: HeldBy::Limit(limit), .. }) => (limit, hold),
@@ -322,7 +322,8 @@ impl ReadCache {
                 (LimitKind::Probe, Hold { by, account, until: Until::Event })
             }
         };
-        let denied = self.dispatcher.denied_by(limit, hold, &job.route, since);
+        let denied =
+            self.dispatcher.denied_by(limit, hold, (ClientId(job.client), &job.route), since);
         self.dispatcher.denied(job, &denied)
     }
 

@@ -8,7 +8,7 @@ use crate::api::UpstreamLimit;
 use crate::clock::Timestamp;
 use crate::decision::attempts::{Ended, Failed};
 use crate::decision::breaker::Outage;
-use crate::decision::{LimitDenied, LimitKind, Until, WriteSpacing};
+use crate::decision::{ClientId, LimitDenied, LimitKind, Until, WriteSpacing};
 use crate::gateway::dispatch::attempt::Unanswered;
 use crate::gateway::dispatch::breaker::CircuitBreaker;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
@@ -146,7 +146,7 @@ impl Dispatcher {
         &self,
         limit: LimitKind,
         hold: Hold,
-        route: &Route,
+        (client, route): (ClientId, &Route),
         since: Timestamp,
     ) -> LimitDenied {
         self.admissions.with_ledger(|ledger, now| {
@@ -154,7 +154,7 @@ impl Dispatcher {
             let (account, until) = (hold.account, hold.until);
             let mut denied = LimitDenied { limit, account, resource, until, is_unanswered: false };
             denied.is_unanswered =
-                ledger.is_unanswered(now, since, &denied, &route.candidates, route.spacing);
+                ledger.is_unanswered(now, since, &denied, &route.candidates, client, route.spacing);
             denied
         })
     }

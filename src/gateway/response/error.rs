@@ -97,10 +97,11 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 
     /// All limits other than budgets.
-    const OTHER_LIMITS: [LimitKind; 14] = [
+    const OTHER_LIMITS: [LimitKind; 15] = [
         LimitKind::Probe,
         LimitKind::Cooldown,
         LimitKind::Concurrency,
+        LimitKind::ConcurrencyShare,
         LimitKind::Points,
         LimitKind::GraphqlPoints,
         LimitKind::ContentPerMinute,

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::clock::Timestamp;
-use crate::decision::LimitKind;
+use crate::decision::{ClientId, LimitKind};
 
 use crate::gateway::cache::after_write::Names;
 use crate::gateway::cache::read_cache::ReadCache;
@@ -103,7 +103,7 @@ impl Writes {
         since: Timestamp,
     ) -> GatewayError {
         let head = self.turns.silent_head(client, &route.lane, self.env.clock.now(), since);
-        if head.is_some_and(|head| self.awaits_answers(&head, route, since)) {
+        if head.is_some_and(|head| self.awaits_answers(&head, ClientId(client), route, since)) {
             return GatewayError::UpstreamTimeout;
         }
         let spacing = self.dispatcher.distance(route);
@@ -114,10 +114,16 @@ impl Writes {
     }
 
     /// True if a write waits for the answer to its request, or to those that hold it.
-    fn awaits_answers(&self, head: &RequestProgress, route: &Route, since: Timestamp) -> bool {
+    fn awaits_answers(
+        &self,
+        head: &RequestProgress,
+        client: ClientId,
+        route: &Route,
+        since: Timestamp,
+    ) -> bool {
         match head.hold() {
             Some(hold @ Hold { by: HeldBy::Limit(limit), .. }) => {
-                self.dispatcher.denied_by(limit, hold, route, since).is_unanswered
+                self.dispatcher.denied_by(limit, hold, (client, route), since).is_unanswered
             }
             _ => head.awaits_answer(),
         }

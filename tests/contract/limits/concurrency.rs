@@ -28,8 +28,8 @@ const ANSWERS: [(&str, u64); 5] =
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_clients_keep_exactly_a_hundred_in_flight() {
     let limits = "[limits]\nrest_points_per_minute = 1000000\ncpu_seconds_per_minute = 1000000";
-    let world =
-        Setup::new().manual_clock().config(limits).client("max_wait = \"1h\"").start().await;
+    let setup = Setup::new().single_client().manual_clock();
+    let world = setup.config(limits).client("max_wait = \"1h\"").start().await;
     world.set_limits(&json!({ "points.rest": 1_000_000 }));
     world.get("/repos/acme/widgets").await.assert_status(200);
     for (list, seconds) in ANSWERS {

@@ -4,6 +4,7 @@ mod budgets;
 mod concurrency;
 mod given_up;
 mod graphql_prices;
+mod hanging_reads;
 mod hanging_writes;
 mod returned_budgets;
 mod secondary;

@@ -16,13 +16,13 @@ impl WaitQueue {
             self.wakes.iter().filter(|(at, wake)| self.is_awaited(*at, *wake)).collect();
         let bytes: u64 = self.waiters.values().map(|queued| queued.waiter.demand.held_bytes).sum();
         let in_group = |queued: &QueuedWaiter| {
-            self.groups
-                .get(queued.group.index())
-                .is_some_and(|group| group.ranks.iter().any(|rank| rank == queued.rank))
-                && self
-                    .waiters
-                    .get(queued.rank.ticket().0)
-                    .is_some_and(|found| found.rank == queued.rank)
+            self.groups.get(queued.group.index()).is_some_and(|group| {
+                group.key.queue == queued.queue
+                    && group.ranks.iter().any(|rank| rank == queued.rank)
+            }) && self
+                .waiters
+                .get(queued.rank.ticket().0)
+                .is_some_and(|found| found.rank == queued.rank)
         };
         self.waiters.values().all(in_group)
             && self.groups.iter().all(|(id, group)| self.group_adds_up(GroupId::of(id), group))
@@ -37,6 +37,8 @@ impl WaitQueue {
             && self.wakes.first().is_none_or(|(at, wake)| self.is_awaited(at, wake))
             && self.bytes == bytes
             && self.by_list.iter().flatten().count() == self.queues.len()
+            && self.of_clients
+                == self.queues.iter().filter(|(_, queue)| queue.key.client.is_some()).count()
             && self.held_adds_up()
     }
 

@@ -4,7 +4,7 @@
 use super::shares::Tag;
 use crate::api::{EndpointId, ResourceName};
 use crate::decision::quota::ListId;
-use crate::decision::types::{Demand, Priority, Ticket, WriteSpacing};
+use crate::decision::types::{ClientId, Demand, Priority, Ticket, WriteSpacing};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueId(u32);
@@ -22,6 +22,8 @@ pub struct QueueKey {
     content: bool,
     token_request: bool,
     pub write: WriteSpacing,
+    /// Client of all its requests, once its share of the slots has blocked one of them.
+    pub client: Option<ClientId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +56,18 @@ impl QueueKey {
     pub fn new(demand: &Demand, list: ListId, priority: Priority, resource: ResourceName) -> Self {
         let Demand { cost, graphql, content, token_request, write, .. } = *demand;
         let price = if cost == 0 { Price::Free } else { Price::Counted };
-        Self { list, priority, resource, price, graphql, content, token_request, write }
+        let client = None;
+        Self { list, priority, resource, price, graphql, content, token_request, write, client }
+    }
+}
+
+impl QueueKey {
+    pub fn of_client(self, client: ClientId) -> Self {
+        Self { client: Some(client), ..self }
+    }
+
+    pub fn against(self, resource: ResourceName) -> Self {
+        Self { resource, ..self }
     }
 }
 

@@ -5,7 +5,9 @@
 //! accounts with the same endpoint, points and cost: a block of the first blocks all. A **queue**
 //! holds all groups that share every limit except an endpoint's own points. When its first request
 //! is blocked, none of the others is tried. So the cost of an event depends on the number of its
-//! queues, not of the waiting requests. The wait queue keeps order and finds; it decides nothing.
+//! queues, not of the waiting requests. A client whose share of the slots is taken has queues of
+//! its own, and the others do not wait behind it. Such clients are few: each holds several slots.
+//! The wait queue keeps order and finds; it decides nothing.
 
 mod audit;
 mod by_client;
@@ -82,6 +84,7 @@ pub struct Waiter {
 
 #[derive(Debug)]
 pub struct QueuedWaiter {
+    queue: QueueId,
     pub group: GroupId,
     pub rank: Rank,
     waiter: Waiter,
@@ -104,6 +107,8 @@ enum Wake {
 #[derive(Debug, Default)]
 pub struct WaitQueue {
     queues: Slab<KeyedQueue>,
+    /// Number of the queues of a single client.
+    of_clients: usize,
     groups: Slab<Group>,
     /// Groups that are not the first of their queue.
     by_group_key: HashMap<u128, GroupId>,
@@ -134,6 +139,15 @@ impl WaitQueue {
             .or_else(|| queue.blocked.as_ref().filter(|_| queue.heads.first().is_some()))
     }
 
+    /// The key of the queue that takes this request: that of its client alone, if there is one.
+    pub fn key_for(&self, key: QueueKey, client: ClientId) -> QueueKey {
+        if self.of_clients == 0 {
+            return key;
+        }
+        let alone = key.clone().of_client(client);
+        if self.find_queue(&alone).is_some() { alone } else { key }
+    }
+
     pub fn push(
         &mut self,
         ticket: Ticket,
@@ -142,9 +156,22 @@ impl WaitQueue {
         waiter: Waiter,
         blocked: Blocked,
     ) {
-        let rank = Rank::new(key.priority, tag, ticket);
-        let (priority, client, deadline) = (key.priority, waiter.demand.client, waiter.deadline);
+        let (priority, client) = (key.priority, waiter.demand.client);
         self.bytes = self.bytes.saturating_add(waiter.demand.held_bytes);
+        self.deadlines.push(waiter.deadline, ticket);
+        self.by_client.add(client, priority, ticket);
+        self.enter(key, Rank::new(priority, tag, ticket), waiter, blocked);
+    }
+
+    /// Moves a request to the queue of this key, in its old rank.
+    pub fn move_to(&mut self, ticket: Ticket, key: QueueKey, blocked: Blocked) {
+        if let Some((QueuedWaiter { rank, waiter, .. }, _)) = self.leave(ticket) {
+            self.enter(key, rank, waiter, blocked);
+        }
+    }
+
+    fn enter(&mut self, key: QueueKey, rank: Rank, waiter: Waiter, blocked: Blocked) {
+        let (ticket, deadline) = (rank.ticket(), waiter.deadline);
         let queue_id = self.find_queue(&key).unwrap_or_else(|| self.add_queue(key));
         let group_key = GroupKey::new(queue_id, &waiter.demand);
         let id = self.find_group(group_key).unwrap_or_else(|| self.add_group(group_key));
@@ -163,9 +190,7 @@ impl WaitQueue {
         for deadlines in [&mut group.deadlines, &mut queue.deadlines].into_iter().flatten() {
             deadlines.push(deadline, ticket);
         }
-        self.deadlines.push(deadline, ticket);
-        self.waiters.insert(ticket.0, QueuedWaiter { group: id, rank, waiter });
-        self.by_client.add(client, priority, ticket);
+        self.waiters.insert(ticket.0, QueuedWaiter { queue: queue_id, group: id, rank, waiter });
         if is_held {
             return;
         }
@@ -180,17 +205,29 @@ impl WaitQueue {
     }
 
     pub fn remove(&mut self, ticket: Ticket) -> Option<Removed> {
-        let QueuedWaiter { group: id, rank, waiter } = self.waiters.remove(ticket.0)?;
+        let (QueuedWaiter { rank, waiter, .. }, key) = self.leave(ticket)?;
+        let client = waiter.demand.client;
         let waits = |ticket: Ticket| self.waiters.contains(ticket.0);
-        let waits_till = |_, ticket| waits(ticket);
+        self.deadlines.clean(|_, ticket| waits(ticket));
+        self.deadlines.tidy(self.waiters.len(), |_, ticket| waits(ticket));
+        self.by_client.remove(client, ticket, waits);
+        self.bytes = self.bytes.saturating_sub(waiter.demand.held_bytes);
+        Some(Removed { client, list: key.0, priority: key.1, tag: rank.tag() })
+    }
+
+    fn leave(&mut self, ticket: Ticket) -> Option<(QueuedWaiter, (ListId, Priority))> {
+        let queued = self.waiters.remove(ticket.0)?;
+        let QueuedWaiter { queue: queue_id, group: id, rank, .. } = queued;
+        let of = |ticket: Ticket| self.waiters.get(ticket.0);
+        let is_in_group = |ticket| of(ticket).is_some_and(|waiter| waiter.group == id);
+        let is_in_queue = |ticket| of(ticket).is_some_and(|waiter| waiter.queue == queue_id);
         let group = self.groups.get_mut(id.index())?;
-        let queue_id = group.key.queue;
         let queue = self.queues.get_mut(queue_id.index())?;
         (group.waiting, queue.waiting) = (group.waiting - 1, queue.waiting - 1);
         let was_first = queue.heads.first() == Some((rank, id));
         if group.ranks.first() == Some(rank) {
             group.ranks.replace_first(None);
-            group.ranks.clean(|rank| waits(rank.ticket()));
+            group.ranks.clean(|rank| is_in_group(rank.ticket()));
             let next = group.ranks.first().filter(|_| group.held.is_none()).map(|next| (next, id));
             match next {
                 next if was_first => queue.heads.replace_first(next),
@@ -198,19 +235,14 @@ impl WaitQueue {
                 None => {}
             }
         }
-        group.ranks.tidy(group.waiting, |rank| waits(rank.ticket()));
-        for (deadlines, waiting) in
-            [(&mut group.deadlines, group.waiting), (&mut queue.deadlines, queue.waiting)]
-        {
-            if let Some(deadlines) = deadlines {
-                deadlines.tidy(waiting, waits_till);
-            }
+        group.ranks.tidy(group.waiting, |rank| is_in_group(rank.ticket()));
+        if let Some(deadlines) = &mut group.deadlines {
+            deadlines.tidy(group.waiting, |_, ticket| is_in_group(ticket));
         }
-        self.deadlines.clean(waits_till);
-        self.deadlines.tidy(self.waiters.len(), waits_till);
-        self.by_client.remove(waiter.demand.client, ticket, waits);
-        self.bytes = self.bytes.saturating_sub(waiter.demand.held_bytes);
-        let (list, priority) = (queue.key.list, queue.key.priority);
+        if let Some(deadlines) = &mut queue.deadlines {
+            deadlines.tidy(queue.waiting, |_, ticket| is_in_queue(ticket));
+        }
+        let place = (queue.key.list, queue.key.priority);
         if group.waiting == 0 {
             self.drop_group(id);
         }
@@ -219,7 +251,7 @@ impl WaitQueue {
         if was_first && self.head(queue_id).is_some_and(|(_, first)| first != id) {
             self.retry_at_once(queue_id);
         }
-        Some(Removed { client: waiter.demand.client, list, priority, tag: rank.tag() })
+        Some((queued, place))
     }
 
     fn clean_heads(&mut self, id: QueueId) {
@@ -387,16 +419,22 @@ impl WaitQueue {
         self.by_client.displaced_by(client, priority, |ticket| self.waiters.contains(ticket.0))
     }
 
-    /// Requests of other clients that wait for a slot of this account.
+    /// Requests of other clients that wait for a slot of this account, which is full or not.
     pub fn others_for_slots(
         &self,
         account: AccountId,
+        is_full: bool,
         client: ClientId,
     ) -> impl Iterator<Item = Ticket> + '_ {
         self.by_client.of_others(client).filter(move |ticket| {
             self.waiters.get(ticket.0).is_some_and(|QueuedWaiter { group, waiter, .. }| {
-                let is_blocked = || Some(self.block_of(*group)?.limit == LimitKind::Concurrency);
-                is_blocked() == Some(true) && waiter.demand.candidates.contains(&account)
+                self.block_of(*group).is_some_and(|denied| match denied.limit {
+                    LimitKind::Concurrency => {
+                        is_full && waiter.demand.candidates.contains(&account)
+                    }
+                    LimitKind::ConcurrencyShare => denied.account == Some(account),
+                    _ => false,
+                })
             })
         })
     }
@@ -452,6 +490,7 @@ impl WaitQueue {
 
     fn add_queue(&mut self, key: QueueKey) -> QueueId {
         let list = key.list.index();
+        self.of_clients += usize::from(key.client.is_some());
         let new = KeyedQueue {
             key,
             heads: RankQueue::empty(),
@@ -490,6 +529,7 @@ impl WaitQueue {
 
     fn drop_queue(&mut self, id: QueueId) {
         let Some(queue) = self.queues.try_remove(id.index()) else { return };
+        self.of_clients -= usize::from(queue.key.client.is_some());
         if let Some(queues) = self.by_list.get_mut(queue.key.list.index()) {
             queues.retain(|other| *other != id);
         }

@@ -24,7 +24,9 @@ impl WaitQueue {
                 .filter(|group| group.key.queue == id);
             Box::new(deadlines_of(waiters, of_queue))
         });
-        first_before(deadlines, waiters, time)
+        first_before(deadlines, time, |ticket| {
+            waiters.get(ticket.0).is_some_and(|waiter| waiter.queue == id)
+        })
     }
 
     /// First request of a held group with a deadline before `time`.
@@ -34,7 +36,9 @@ impl WaitQueue {
         if group.deadlines.is_none() {
             group.deadlines = Some(Box::new(deadlines_of(waiters, [&*group].into_iter())));
         }
-        first_before(group.deadlines.as_mut()?, waiters, time)
+        first_before(group.deadlines.as_mut()?, time, |ticket| {
+            waiters.get(ticket.0).is_some_and(|waiter| waiter.group == id)
+        })
     }
 
     pub fn first_overdue(&self, now: Timestamp) -> Option<(Ticket, LimitDenied)> {
@@ -59,9 +63,9 @@ fn deadlines_of<'c>(
 
 fn first_before(
     deadlines: &mut DeadlineHeap<Ticket>,
-    waiters: &IdMap<QueuedWaiter>,
     time: Timestamp,
+    waits_here: impl Fn(Ticket) -> bool,
 ) -> Option<Ticket> {
-    deadlines.clean(|_, ticket| waiters.contains(ticket.0));
+    deadlines.clean(|_, ticket| waits_here(ticket));
     deadlines.first().filter(|(deadline, _)| *deadline < time).map(|(_, ticket)| ticket)
 }

@@ -14,9 +14,9 @@
 mod points;
 mod saved;
 mod sliding_window;
+mod slots;
 mod spacing;
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::api::EndpointId;
@@ -24,12 +24,13 @@ use crate::clock::Timestamp;
 
 use super::block::{Block, both};
 use super::elapsed::ELAPSED_MILLIS_MAX;
-use crate::decision::types::{Demand, LimitKind, SecondaryLimits, WriteSpacing};
+use crate::decision::types::{ClientId, Demand, LimitKind, SecondaryLimits, WriteSpacing};
 
 use points::Points;
 pub use saved::SavedSecondary;
 pub use sliding_window::TICK;
 use sliding_window::{Limit, SlidingWindow};
+use slots::Slots;
 pub use spacing::Spacing;
 use spacing::Writes;
 
@@ -70,6 +71,7 @@ pub enum Sent {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Weight {
+    pub client: ClientId,
     pub endpoint: EndpointId,
     points: u32,
     graphql: bool,
@@ -82,8 +84,9 @@ pub struct Weight {
 
 impl Weight {
     pub fn new(demand: &Demand, cpu_millis: u32) -> Self {
-        let Demand { endpoint, points, graphql, content, token_request, write, .. } = *demand;
-        Self { endpoint, points, graphql, content, token_request, write, cpu_millis }
+        let Demand { client, endpoint, points, graphql, content, token_request, write, .. } =
+            *demand;
+        Self { client, endpoint, points, graphql, content, token_request, write, cpu_millis }
     }
 
     /// Amounts in the windows of [`SPECIAL`].
@@ -119,11 +122,7 @@ impl Special {
 
 #[derive(Debug)]
 pub struct Secondary {
-    concurrency_max: u32,
-    in_flight: u32,
-    /// Ends of the grace periods of slots whose requests were given up, ascending. Each held a slot
-    /// in flight before, so there are no more than slots.
-    cut_off: VecDeque<Timestamp>,
+    pub slots: Slots,
     rest_points: Points,
     /// True after a change of limits, while requests in flight have weights by the earlier limits
     /// or a window exceeds its new one.
@@ -134,13 +133,12 @@ pub struct Secondary {
 }
 
 impl Secondary {
-    pub fn new(limits: SecondaryLimits, spacing: Spacing) -> Self {
+    /// `is_shared`: several clients may use the account.
+    pub fn new(limits: SecondaryLimits, spacing: Spacing, is_shared: bool) -> Self {
         let cpu = |seconds| SlidingWindow::new(MINUTE, millis(seconds)).grained(CPU_GRAIN);
         let burst_max = millis(limits.cpu_burst_seconds());
         Self {
-            concurrency_max: limits.concurrency.max(1),
-            in_flight: 0,
-            cut_off: VecDeque::new(),
+            slots: Slots::new(limits.concurrency, is_shared),
             rest_points: Points::new(Limit::new(MINUTE, limits.rest_points_per_minute)),
             is_adjusting: false,
             cpu: cpu(limits.cpu_seconds_per_minute),
@@ -158,9 +156,9 @@ impl Secondary {
         }
     }
 
-    pub fn reconfigure(&mut self, limits: SecondaryLimits, spacing: Spacing) {
-        let mut new = Self::new(limits, spacing);
-        self.concurrency_max = new.concurrency_max;
+    pub fn reconfigure(&mut self, limits: SecondaryLimits, spacing: Spacing, is_shared: bool) {
+        let mut new = Self::new(limits, spacing, is_shared);
+        self.slots.reconfigure(&new.slots);
         self.rest_points.limit = new.rest_points.limit;
         for (window, new) in self.windows_mut().zip(new.windows_mut()) {
             window.limit = new.limit;
@@ -175,14 +173,14 @@ impl Secondary {
     }
 
     fn adjust(&mut self) {
-        if self.in_flight == 0 {
+        if self.slots.in_flight() == 0 {
             // A request gives back its weight by today's limit, but took it by the earlier one.
             self.windows_mut().for_each(|window| window.tally.nothing_in_flight());
             self.rest_points.nothing_in_flight();
         }
         self.is_adjusting = false;
-        self.is_adjusting =
-            self.in_flight > 0 || !(self.is_within_concurrency() && self.is_within_windows());
+        self.is_adjusting = self.slots.in_flight() > 0
+            || !(self.is_within_concurrency() && self.is_within_windows());
     }
 
     /// CPU time that a request holds before its endpoint has answered, in milliseconds: REST,
@@ -201,14 +199,14 @@ impl Secondary {
             return self.block(now, weight).is_none();
         }
         // The checks of `block` for plain requests.
-        self.has_slot(now)
+        self.slots.admits(now, weight.client)
             && self.points_have_room(now, weight)
             && self.cpu.has_room(now, weight.cpu_millis)
             && self.cpu_burst.has_room(now, weight.cpu_millis)
     }
 
     pub fn block(&mut self, now: Timestamp, weight: Weight) -> Option<Block> {
-        let mut block = self.slot_block(now);
+        let mut block = self.slots.block_for(now, weight.client);
         if !weight.graphql {
             block = both(block, self.points_block(now, weight));
         }
@@ -226,31 +224,9 @@ impl Secondary {
         both(block, self.special.writes.block(now, weight.write))
     }
 
-    /// Returns true unless concurrency denies every request.
-    fn has_slot(&self, now: Timestamp) -> bool {
-        self.slots_in_use(now) < self.concurrency_max
-    }
-
-    pub fn slot_block(&self, now: Timestamp) -> Option<Block> {
-        if self.has_slot(now) {
-            return None;
-        }
-        Some(match self.next_grace_end(now) {
-            // No answer can free a slot earlier.
-            Some(end) if self.in_flight == 0 => Block::at(LimitKind::Concurrency, end),
-            wake => Block { wake, ..Block::event(LimitKind::Concurrency) },
-        })
-    }
-
-    /// Time of the next slot that becomes free without an event.
-    pub fn next_grace_end(&self, now: Timestamp) -> Option<Timestamp> {
-        self.cut_off.iter().copied().find(|end| *end > now)
-    }
-
     /// Takes an admitted request. Returns false when invariant 4 breaks in its windows.
     pub fn enter(&mut self, now: Timestamp, weight: Weight) -> bool {
-        self.end_graces(now);
-        self.in_flight += 1;
+        self.slots.take(now, weight.client);
         self.cpu.enter(weight.cpu_millis);
         self.cpu_burst.enter(weight.cpu_millis);
         if !weight.is_plain() {
@@ -264,17 +240,12 @@ impl Secondary {
     /// Ends a request, which still counts for as long as the module describes. Returns false when
     /// invariant 4 breaks in its windows.
     pub fn leave(&mut self, now: Timestamp, weight: Weight, sent: Sent) -> bool {
-        self.in_flight = self.in_flight.saturating_sub(1);
         let grace = match sent {
             Sent::CutOff(_) => Some(CUT_OFF_GRACE),
             Sent::Yielded(_) => Some(YIELD_GRACE),
             Sent::For(_) | Sent::No => None,
         };
-        if let Some(grace) = grace {
-            self.end_graces(now);
-            let end = now + grace;
-            self.cut_off.insert(self.cut_off.partition_point(|other| *other <= end), end);
-        }
+        self.slots.leave(now, weight.client, grace);
         if !weight.is_plain() {
             self.leave_special(now, weight, sent);
         }
@@ -296,10 +267,6 @@ impl Secondary {
             self.adjust();
         }
         is_within
-    }
-
-    fn end_graces(&mut self, now: Timestamp) {
-        while self.cut_off.pop_front_if(|end| *end <= now).is_some() {}
     }
 
     fn leave_points(&mut self, now: Timestamp, weight: Weight, sent: Sent) -> bool {
@@ -343,7 +310,7 @@ impl Secondary {
             (limit, window.tally.in_use(now).div_ceil(1_000), window.limit.max / 1_000)
         });
         [
-            (LimitKind::Concurrency, self.slots_in_use(now), self.concurrency_max),
+            (LimitKind::Concurrency, self.slots.in_use(now), self.slots.max()),
             (LimitKind::Points, fullest, self.rest_points.limit.max),
         ]
         .into_iter()
@@ -351,31 +318,9 @@ impl Secondary {
         .chain(cpu)
     }
 
-    /// Number of slots, taken or not.
-    pub fn slots(&self) -> u32 {
-        self.concurrency_max
-    }
-
-    /// Slots that become free without an event within the grace of a yielded one.
-    pub fn slots_free_soon(&self, now: Timestamp) -> usize {
-        let ends = |time| self.cut_off.partition_point(|end| *end <= time);
-        ends(now + YIELD_GRACE) - ends(now)
-    }
-
-    pub fn in_flight(&self) -> u32 {
-        self.in_flight
-    }
-
-    /// Requests in flight, and those given up that the upstream may still execute.
-    pub fn slots_in_use(&self, now: Timestamp) -> u32 {
-        let over = self.cut_off.partition_point(|end| *end <= now);
-        self.in_flight.saturating_add(count(self.cut_off.len() - over))
-    }
-
-    /// Invariant 3. Slots are taken after ended grace periods were removed.
+    /// Invariant 3.
     pub fn is_within_concurrency(&self) -> bool {
-        let taken = self.in_flight.saturating_add(count(self.cut_off.len()));
-        self.is_adjusting || taken <= self.concurrency_max
+        self.is_adjusting || self.slots.are_within()
     }
 
     /// Invariant 4, for the windows that a request touches.
@@ -402,16 +347,19 @@ impl Secondary {
 
     /// Notes an answer to this request, or that the upstream took a piece of its body.
     pub fn answered(&mut self, now: Timestamp, weight: Weight) {
+        self.slots.answered(now, weight.client);
         self.special.writes.answered(now, weight.write);
     }
 
     /// A request that was sent at this time was given up without an answer.
     pub fn lost(&mut self, now: Timestamp, sent_at: Timestamp, weight: Weight) {
+        self.slots.lost(now, sent_at, weight.client);
         self.special.writes.lost(now, sent_at, weight.write);
     }
 
     /// A request waits no longer for the head of an answer.
     pub fn heard(&mut self, weight: Weight) {
+        self.slots.heard(weight.client);
         self.special.writes.heard(weight.write);
     }
 
@@ -423,14 +371,6 @@ impl Secondary {
         write: WriteSpacing,
     ) -> bool {
         self.special.writes.is_unanswered(now, since, write)
-    }
-
-    /// Returns true if requests that were given up hold half of the slots or more.
-    pub fn slots_are_lost(&self, now: Timestamp) -> bool {
-        // The others were given up for their readers.
-        let from = self.cut_off.partition_point(|end| *end <= now + YIELD_GRACE);
-        let lost = count(self.cut_off.len() - from);
-        lost > 0 && lost.saturating_mul(2) >= self.concurrency_max
     }
 
     pub fn would_overlap(&self, weight: Weight) -> bool {

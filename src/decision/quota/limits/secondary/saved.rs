@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::sliding_window::{Limit, Tally};
-use super::{CUT_OFF_GRACE, Secondary, SlidingWindow};
+use super::{Secondary, SlidingWindow};
 use crate::api::EndpointId;
 use crate::clock::Timestamp;
 
@@ -29,13 +29,12 @@ pub struct SavedSecondary {
 
 impl Secondary {
     pub fn saved(&self, now: Timestamp, name: &dyn Fn(EndpointId) -> String) -> SavedSecondary {
-        // A request in flight is given up by the end of the process.
-        let given_up = (0..self.in_flight).map(|_| now + CUT_OFF_GRACE);
         let limit = self.rest_points.limit;
         let points = self.rest_points.each();
         let points = points.map(|(endpoint, tally)| (name(endpoint), tally.saved(limit, now)));
         SavedSecondary {
-            slots: self.cut_off.iter().copied().filter(|end| *end > now).chain(given_up).collect(),
+            // A request in flight is given up by the end of the process.
+            slots: self.slots.saved(now),
             points: points.filter(|(_, entries)| !entries.is_empty()).collect(),
             windows: self.windows().map(|window| window.saved(now)).collect(),
             writes: self.special.writes.last(),
@@ -49,11 +48,7 @@ impl Secondary {
         endpoint: &dyn Fn(&str) -> Option<EndpointId>,
         now: Timestamp,
     ) {
-        let ends = saved.slots.iter().map(|end| (*end).min(now + CUT_OFF_GRACE));
-        let mut ends: Vec<_> = ends.filter(|end| *end > now).collect();
-        ends.sort_unstable();
-        ends.truncate(usize::try_from(self.concurrency_max).unwrap_or(usize::MAX));
-        self.cut_off = ends.into();
+        self.slots.restore(now, &saved.slots);
         for (name, entries) in &saved.points {
             if let Some(endpoint) = endpoint(name) {
                 self.rest_points

@@ -17,6 +17,7 @@ fn endpoint(path: &str) -> EndpointId {
 
 fn read() -> Weight {
     Weight {
+        client: ClientId(0),
         endpoint: endpoint("/repos/a/b"),
         points: 1,
         graphql: false,
@@ -32,7 +33,7 @@ fn write(write: WriteSpacing) -> Weight {
 }
 
 fn secondary(limits: SecondaryLimits) -> Secondary {
-    Secondary::new(limits, Spacing { any: SECOND, notifying: SECOND * 3 })
+    Secondary::new(limits, Spacing { any: SECOND, notifying: SECOND * 3 }, false)
 }
 
 fn limits() -> SecondaryLimits {
@@ -60,9 +61,9 @@ fn a_request_given_up_keeps_its_slot_for_a_grace() {
     windows.leave(NOW, read(), given_up);
     let by_time = Block::at(LimitKind::Concurrency, end);
     assert_eq!(windows.block(end - TICK, read()), Some(by_time));
-    assert_eq!((windows.slots_in_use(end - TICK), windows.slots_in_use(end)), (2, 0));
+    assert_eq!((windows.slots.in_use(end - TICK), windows.slots.in_use(end)), (2, 0));
     windows.enter(end, read());
-    assert!(windows.is_within_concurrency() && windows.cut_off.is_empty());
+    assert!(windows.is_within_concurrency() && windows.slots.add_up());
 }
 
 #[test]
@@ -169,7 +170,7 @@ fn notifying_writes_keep_a_wider_distance() {
 
 #[test]
 fn unspaced_writes_run_side_by_side() {
-    let mut windows = Secondary::new(limits(), Spacing::default());
+    let mut windows = Secondary::new(limits(), Spacing::default(), false);
     for kind in [WriteSpacing::Plain, WriteSpacing::Notifies] {
         for _ in 0..2 {
             assert!(!windows.would_overlap(write(kind)));
@@ -182,7 +183,7 @@ fn unspaced_writes_run_side_by_side() {
 #[test]
 fn only_notifying_writes_keep_their_distance_from_each_other() {
     let spacing = Spacing { any: Duration::ZERO, notifying: SECOND * 3 };
-    let mut windows = Secondary::new(limits(), spacing);
+    let mut windows = Secondary::new(limits(), spacing, false);
     let (plain, notifying) = (write(WriteSpacing::Plain), write(WriteSpacing::Notifies));
     windows.enter(NOW, notifying);
     windows.enter(NOW, plain);
@@ -196,11 +197,11 @@ fn only_notifying_writes_keep_their_distance_from_each_other() {
 
 #[test]
 fn a_new_distance_holds_for_writes_that_began_without() {
-    let mut windows = Secondary::new(limits(), Spacing::default());
+    let mut windows = Secondary::new(limits(), Spacing::default(), false);
     let plain = write(WriteSpacing::Plain);
     windows.enter(NOW, plain);
     windows.enter(NOW, plain);
-    windows.reconfigure(limits(), Spacing { any: SECOND, notifying: SECOND });
+    windows.reconfigure(limits(), Spacing { any: SECOND, notifying: SECOND }, false);
     windows.leave(NOW, plain, Sent::No);
     assert_eq!(windows.block(NOW + SECOND, plain), Some(Block::event(LimitKind::Spacing)));
     windows.leave(NOW, plain, Sent::For(0));
