@@ -15,21 +15,22 @@ use crate::gateway::response::reply::ReplyBody;
 /// The longest piece for an HTTP/2 stream: one frame of the usual size (RFC 9113 §6.5.2).
 const FRAME_BYTES: usize = 16 * 1024;
 
-/// Writes an answer to a session. Returns the bytes of its body.
+/// Writes an answer to a session, and counts the bytes of its body.
 pub async fn write(
     session: &mut ServerSession,
     method: &Method,
     head: MapHead,
     body: ReplyBody,
     pacing: Pacing,
-) -> Result<u64, Broken> {
+    written: &mut u64,
+) -> Result<(), Broken> {
     let MapHead { status, fields } = head;
     let (_, sends_body) = body_of(method, status);
     let has_length = fields.contains_key(header::CONTENT_LENGTH);
     let mut head = head_of(status, fields);
     let frame_bytes = if session.is_http2() { FRAME_BYTES } else { usize::MAX };
     let piece_bytes = pacing.piece_bytes().min(frame_bytes);
-    let mut writer = Writer { session, pacing, written: 0 };
+    let mut writer = Writer { session, pacing, written };
     let mut body = match body {
         ReplyBody::Streamed { mut rewriting, mut source } => {
             // HTTP/1.0 has no chunks: the end of the connection ends the body.
@@ -58,8 +59,7 @@ pub async fn write(
             }
             drop(source);
             let rest = rewriting.map_or_else(Bytes::new, |rewriting| rewriting.finish());
-            writer.piece(rest, true).await?;
-            return Ok(writer.written);
+            return writer.piece(rest, true).await;
         }
         body => body,
     };
@@ -69,7 +69,7 @@ pub async fn write(
         let is_last = !sends_body || body.length() == Some(0);
         writer.piece(piece, is_last).await?;
         if is_last {
-            return Ok(writer.written);
+            return Ok(());
         }
     }
 }
@@ -121,7 +121,7 @@ fn head_of(status: StatusCode, headers: HeaderMap) -> ResponseHeader {
 struct Writer<'s> {
     session: &'s mut ServerSession,
     pacing: Pacing,
-    written: u64,
+    written: &'s mut u64,
 }
 
 impl Writer<'_> {
@@ -131,7 +131,8 @@ impl Writer<'_> {
 
     async fn piece(&mut self, piece: Bytes, is_last: bool) -> Result<(), Broken> {
         let bytes = piece.len();
-        self.written += bytes as u64;
-        self.pacing.write(bytes, self.session.write_response_body(piece, is_last)).await
+        self.pacing.write(bytes, self.session.write_response_body(piece, is_last)).await?;
+        *self.written += bytes as u64;
+        Ok(())
     }
 }

@@ -18,7 +18,7 @@ use crate::decision::floor_rate::FloorRate;
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::validate::{self, BodyFraming, Wire, absolute};
 use crate::gateway::response::pacing::{Broken, unless_cut_off};
-use crate::gateway::response::render::BUFFERED_BYTES_MAX;
+use crate::gateway::response::render::{BUFFERED_BYTES_MAX, Buffered};
 use crate::gateway::server::connection::{Connection, HEAD_ENDS, Received, Watch};
 use crate::gateway::server::handler::{Frontend, Handler, PREFACE};
 use crate::gateway::server::head::HeadReader;
@@ -120,8 +120,8 @@ impl Frontend {
             // For a session, the buffer has interim answers that the client has not taken yet.
             let sent = handler.send(connection, watch, &mut rate, &mut buffer, &mut served).await;
             let mut request = match served {
-                Served::Buffered(request, answer) if sent.is_ok() => {
-                    request.finish(Some(answer.body_bytes));
+                Served::Buffered(request, _) if sent.is_ok() => {
+                    request.finish();
                     connection.used(head_bytes);
                     buffer.clear();
                     buffer.shrink_to(BUFFER_KEPT_BYTES);
@@ -138,7 +138,7 @@ impl Frontend {
             if let Some(reason) = sent.err().and_then(Broken::reason) {
                 request.cut_off(reason);
             }
-            request.finish(None);
+            request.finish();
             return Next::Over;
         }
     }
@@ -262,23 +262,32 @@ impl Handler {
         buffer: &mut Vec<u8>,
         served: &mut Served,
     ) -> Result<(), Broken> {
-        let rest = match served {
+        let answer = match served {
             Served::ClientGone(_) => return Err(Broken::Lost),
             Served::Known(_) => None,
-            Served::Buffered(request, answer) => answer.rest.as_mut().map(|rest| (request, rest)),
+            Served::Buffered(request, answer) => Some((request, answer)),
         };
-        let Some((request, rest)) = rest else {
+        let Some((request, Buffered { body_bytes, rest })) = answer else {
             return connection.write(watch, rate, buffer).await;
         };
-        let reading = self.reading(request, rest.text());
-        let written = async {
+        let Some(rest) = rest else {
             connection.write(watch, rate, buffer).await?;
-            while rest.bytes_left() > 0 {
+            request.outcome.bytes_out = *body_bytes;
+            return Ok(());
+        };
+        let reading = self.reading(request, rest.text());
+        let bytes_out = &mut request.outcome.bytes_out;
+        let written = async {
+            loop {
+                connection.write(watch, rate, buffer).await?;
+                let left = rest.bytes_left();
+                *bytes_out = *body_bytes - left as u64;
+                if left == 0 {
+                    return Ok(());
+                }
                 buffer.clear();
                 rest.fill(buffer, BUFFERED_BYTES_MAX);
-                connection.write(watch, rate, buffer).await?;
             }
-            Ok(())
         };
         match &reading {
             Some(reading) => unless_cut_off(reading, written).await.flatten(),

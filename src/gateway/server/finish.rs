@@ -56,20 +56,18 @@ impl Handler {
 }
 
 impl Request {
-    /// Ends a request; `bytes_out` is unknown if its answer was not written.
-    pub(super) fn finish(mut self, bytes_out: Option<u64>) {
+    pub(super) fn finish(mut self) {
         self.arrival.is_recorded = true;
-        self.record(bytes_out);
+        self.record();
     }
 
     /// Records the outcome: log line, metrics and span (SPECIFICATION D11). This is the only such
     /// place.
-    fn record(&mut self, bytes_out: Option<u64>) {
+    fn record(&mut self) {
         let env = &self.arrival.env;
         let now = env.clock.moment();
         let figures = self.progress.figures(now);
         let outcome = &mut self.outcome;
-        outcome.bytes_out = bytes_out.unwrap_or_default();
         outcome.total = now.since(self.arrival.moment);
         outcome.upstream_attempts = figures.attempts;
         outcome.cost = figures.cost;
@@ -101,7 +99,7 @@ impl Drop for Request {
     fn drop(&mut self) {
         if !self.arrival.is_recorded {
             self.outcome.error = Some(LogText::error(CUT_OFF));
-            self.record(None);
+            self.record();
         }
     }
 }

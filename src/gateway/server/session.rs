@@ -228,9 +228,10 @@ impl Handler {
             client_address,
             "a connection without a readable request was closed"
         );
-        let written = write::write(&mut session, &Method::GET, head, body, self.pacing()).await;
+        let written =
+            write::write(&mut session, &Method::GET, head, body, self.pacing(), &mut 0).await;
         // A client that takes no answer gets no time either.
-        if let (Ok(_), Some(mut connection)) = (written, connection_of(session)) {
+        if let (Ok(()), Some(mut connection)) = (written, connection_of(session)) {
             connection.shutdown().await;
             // The client may still be sending; a reset would take the answer away from it.
             connection.discard(watch, timer_now() + UNREADABLE_LINGER).await;

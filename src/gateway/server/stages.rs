@@ -54,8 +54,8 @@ impl Handler {
                 session.shutdown().await;
             }
         }
-        request.finish(written.as_ref().ok().copied());
-        written.map(drop)
+        request.finish();
+        written
     }
 
     fn begin(&self, session: &ServerSession) -> Request {
@@ -69,13 +69,13 @@ impl Handler {
         Request::new(&self.gateway, transport, head.method.clone(), &head.uri, headers)
     }
 
-    /// Writes the answer, after the interim ones. Returns the bytes of its body.
+    /// Writes the answer, after the interim ones.
     async fn write(
         &self,
         session: &mut ServerSession,
         request: &mut Request,
         content: Content,
-    ) -> Result<u64, Broken> {
+    ) -> Result<(), Broken> {
         let (head, body) = self.render(request, content);
         // The answer says so: a client must not send another request into the end of a connection.
         // In a drain, the last of several requests that were sent at once gets that answer.
@@ -89,7 +89,8 @@ impl Handler {
         }
         let (_, sends_body) = write::body_of(&request.method, head.status);
         let reading = if sends_body { self.reading(request, body.text()) } else { None };
-        write::write(session, &request.method, head, body, self.pacing().of(reading)).await
+        let (pacing, Request { method, outcome, .. }) = (self.pacing().of(reading), request);
+        write::write(session, method, head, body, pacing, &mut outcome.bytes_out).await
     }
 
     /// Runs every stage in order; each may end the request. The upstream stages are boxed: inline,

@@ -16,7 +16,7 @@ use tokio::time::interval;
 
 use crate::support::origin::Origin;
 use crate::support::raw::Connection;
-use crate::support::{KEY, OTHER_KEY, Setup, World, eventually};
+use crate::support::{KEY, OTHER_KEY, Setup, World, captured_log, eventually};
 
 const PATH: &str = "/repos/acme/widgets";
 const LONG_LIVED: &str = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"";
@@ -292,6 +292,29 @@ async fn a_stream_below_the_floor_rate_is_reset() {
     // The connection goes on.
     let answer = client.request(http2_request(&fixture.world, &[("if-none-match", "*")])).await;
     assert_eq!(answer.unwrap().status(), 304);
+}
+
+#[tokio::test]
+async fn the_log_has_the_bytes_that_a_slow_client_was_sent() {
+    let fixture = Fixture::new("body_timeout = \"1s\"\nanswer_rate_min = \"2MiB\"").await;
+    captured_log::begin();
+    for headers in ["", BY_SESSION] {
+        let mut reader = fixture.requests(headers).await;
+        reader.read_head().await;
+        fixture.all_ended().await;
+    }
+    let client = http2(64 * 1024);
+    let _stuck = client.request(http2_request(&fixture.world, &[])).await.unwrap();
+    fixture.all_ended().await;
+    let text = captured_log::own();
+    let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let ended: Vec<_> = lines.filter(|line| line["message"] == "request").collect();
+    assert_eq!(ended.len(), 3, "{text}");
+    for line in ended {
+        assert_eq!(line["refusal"], "slow_client", "{line}");
+        let sent = line["bytes_out"].as_u64().unwrap();
+        assert!((16 * 1024..BODY_BYTES as u64).contains(&sent), "{line}");
+    }
 }
 
 #[tokio::test]
