@@ -1,7 +1,12 @@
 //! The two sets of names that the upstream uses. The specification puts a neutral word where the
 //! maker's brand stands.
 
+use http::HeaderName;
 use serde::{Deserialize, Serialize};
+
+/// Each request looks them up, and a parsed name costs less.
+static SERVICE_VERSION: HeaderName = HeaderName::from_static("x-service-api-version");
+static GITHUB_VERSION: HeaderName = HeaderName::from_static("x-github-api-version");
 
 /// Set of names for identifiers that carry the maker's brand (SPECIFICATION, "Dialects").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
@@ -16,10 +21,10 @@ pub enum Dialect {
 
 impl Dialect {
     /// Request header that selects the API version.
-    pub const fn version_header(self) -> &'static str {
+    pub const fn version_header(self) -> &'static HeaderName {
         match self {
-            Self::Service => "x-service-api-version",
-            Self::Github => "x-github-api-version",
+            Self::Service => &SERVICE_VERSION,
+            Self::Github => &GITHUB_VERSION,
         }
     }
 

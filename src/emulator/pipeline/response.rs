@@ -63,8 +63,9 @@ fn every_answer(headers: &mut HeaderMap, context: &Context<'_>) {
     let permissions = context.dialect.accepted_permissions_header();
     set_named(headers, permissions, &context.accepted_permissions);
     if let Some(version) = context.version {
-        set_named(headers, context.dialect.version_header(), version);
-        set_named(headers, &format!("{}-selected", context.dialect.version_header()), version);
+        let name = context.dialect.version_header().as_str();
+        set_named(headers, name, version);
+        set_named(headers, &format!("{name}-selected"), version);
     }
     if let Some(token) = context.caller.token().filter(|token| token.is_scoped()) {
         set_named(headers, "x-oauth-scopes", &token.scopes.join(", "));

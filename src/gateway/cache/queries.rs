@@ -73,7 +73,7 @@ impl ReadCache {
         let is_in_key = |name: &&header::HeaderName| {
             let mut words = name.as_str().split('-');
             !NOT_IN_KEY.contains(name)
-                && name.as_str() != version
+                && *name != version
                 && !words.any(|word| OF_ONE_REQUEST.contains(&word))
         };
         let mut in_key: Vec<_> = headers.keys().filter(is_in_key).collect();

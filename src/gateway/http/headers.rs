@@ -6,7 +6,7 @@
 //! answers, pass only listed headers. Values are not interpreted here.
 
 use http::StatusCode;
-use http::header::{self, AsHeaderName, HeaderMap, HeaderValue};
+use http::header::{self, AsHeaderName, HeaderMap, HeaderName, HeaderValue};
 
 use crate::api::Dialect;
 use crate::api::headers::{ACCEPTED_OAUTH_SCOPES, OAUTH_SCOPES, RATE_HEADERS};
@@ -70,6 +70,8 @@ const READ_ENDS_HERE: [&str; 6] = [
 /// proxies before the gateway end there: a request may serve several clients.
 pub const VIA_WEIR: HeaderValue = HeaderValue::from_static("1.1 weir");
 
+static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
 /// The rule by which the headers of a request pass upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passing {
@@ -116,7 +118,7 @@ pub fn to_upstream(from: &HeaderMap, passing: Passing, dialect: Dialect) -> Head
                 || !READ_ENDS_HERE.contains(&name) && !name.ends_with("-otp") && !identifies(name)
         }
         Passing::Read(Mode::Revalidate) => {
-            READ_PASSES.contains(&name) || name == dialect.version_header()
+            READ_PASSES.contains(&name) || name == dialect.version_header().as_str()
         }
     };
     let mut out = HeaderMap::with_capacity(from.len());
@@ -302,7 +304,7 @@ fn split_unquoted(text: &str, separator: char) -> impl Iterator<Item = &str> {
 
 /// Returns the client's request id if it is fit for a header and a log.
 pub fn request_id(headers: &HeaderMap) -> Option<&HeaderValue> {
-    let value = headers.get("x-request-id")?;
+    let value = headers.get(&X_REQUEST_ID)?;
     (!value.is_empty() && value.len() <= 128 && value.as_bytes().iter().all(u8::is_ascii_graphic))
         .then_some(value)
 }

@@ -5,13 +5,15 @@
 //! it stands, percent-decoded and Base64-decoded. Left out: bodies, which are the client's text.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use memchr::memmem;
+use memchr::memchr;
+use memchr::memmem::Finder;
 use percent_encoding::percent_decode;
 
 use crate::config::KEY_PREFIX;
@@ -35,6 +37,10 @@ const PREFIX_IN_BASE64: [(&[u8], usize); 6] = [
     (b"dlaXIl", 2),
     (b"3ZWlyJ", 3),
 ];
+/// Searchers, because each request needs all of them.
+static PREFIX: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(KEY_PREFIX));
+static IN_BASE64: LazyLock<[(Finder<'static>, usize); PREFIX_IN_BASE64.len()]> =
+    LazyLock::new(|| PREFIX_IN_BASE64.map(|(prefix, before)| (Finder::new(prefix), before)));
 /// As lenient as the most lenient recipient.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
@@ -81,6 +87,9 @@ impl Search<'_> {
             if self.finds_plain(&text) || self.finds_in_base64(&text) {
                 return true;
             }
+            if memchr(b'%', &text).is_none() {
+                return false;
+            }
             let decoded = match Cow::<[u8]>::from(percent_decode(&text)) {
                 Cow::Owned(decoded) => decoded,
                 Cow::Borrowed(_) => return false,
@@ -93,7 +102,7 @@ impl Search<'_> {
     /// A key ends with a word, or with its length. Any other character may belong to a key that
     /// `weir key` did not make, or follow it.
     fn finds_plain(&mut self, text: &[u8]) -> bool {
-        memmem::find_iter(text, KEY_PREFIX).any(|start| {
+        PREFIX.find_iter(text).any(|start| {
             let rest = text.get(start..).unwrap_or_default();
             let item = beginning(rest, |byte| byte.is_ascii_graphic());
             let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
@@ -107,8 +116,8 @@ impl Search<'_> {
 
     fn finds_in_base64(&mut self, text: &[u8]) -> bool {
         let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);
-        PREFIX_IN_BASE64.iter().any(|(prefix, before)| {
-            memmem::find_iter(text, prefix).any(|at| {
+        IN_BASE64.iter().any(|(prefix, before)| {
+            prefix.find_iter(text).any(|at| {
                 let rest = at.checked_sub(*before).and_then(|start| text.get(start..));
                 let encoded = beginning(rest.unwrap_or_default(), is_base64);
                 // A single character after the last group encodes nothing.

@@ -22,6 +22,7 @@ use super::outcome::{LogText, MethodName, NO_ENDPOINT, Outcome, WaitCause, proto
 const SHOWN_PARAMETERS: [&str; 5] = ["page", "per_page", "sort", "direction", "state"];
 /// The value of another one, by OpenTelemetry's name.
 const REDACTED: &str = "REDACTED";
+static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// The known facts about a client request when its server span opens.
 #[derive(Clone, Copy, Debug)]
@@ -232,7 +233,7 @@ pub fn inject(span: &Span, headers: &mut HeaderMap) {
 /// Returns the trace of a request: that of its span, else the one in the caller's `traceparent`,
 /// so that log lines lead to the caller's trace without an endpoint too.
 pub fn trace_id(span: &Span, headers: &HeaderMap) -> Option<LogText> {
-    if span.is_disabled() && !headers.contains_key("traceparent") {
+    if span.is_disabled() && !headers.contains_key(&TRACEPARENT) {
         // Nearly every request without an endpoint.
         return None;
     }
