@@ -238,8 +238,17 @@ impl Account {
                 let window = self.window(&denied.resource);
                 window.is_some_and(|window| window.silence.is_unanswered(now, since))
             }
-            LimitKind::Concurrency if self.secondary.slots.are_lost(now) => true,
-            LimitKind::ConcurrencyShare => self.secondary.slots.are_unanswered(now, since, client),
+            LimitKind::Concurrency | LimitKind::ClientShare
+                if self.secondary.slots.are_lost(now) =>
+            {
+                true
+            }
+            LimitKind::Cpu | LimitKind::GraphqlCpu
+                if self.secondary.cpu_is_unanswered(now, since) =>
+            {
+                true
+            }
+            LimitKind::ClientShare => self.secondary.slots.are_unanswered(now, since, client),
             _ => self.silence.is_unanswered(now, since),
         }
     }

@@ -26,7 +26,7 @@ pub struct Blocked {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Other endpoints have their own points, and other costs may fit.
+    /// Other endpoints have their own points, and other costs and times may fit.
     Endpoint,
     /// All requests that count in the same windows.
     All,
@@ -64,10 +64,14 @@ impl Blocks {
         let is_too_dear = self.cost > 1
             && block.limit == LimitKind::Primary
             && matches!(block.until, Until::Time(_));
-        if block.limit == LimitKind::Points || is_too_dear {
+        // Requests in flight hold too much for this endpoint, for as long as they like. Another
+        // endpoint may need less. Time that was spent becomes free soon, and keeps the order.
+        let is_held_up = matches!(block.limit, LimitKind::Cpu | LimitKind::GraphqlCpu)
+            && block.until == Until::Event;
+        if block.limit == LimitKind::Points || is_too_dear || is_held_up {
             self.scope = Scope::Endpoint;
         }
-        self.is_by_share |= block.limit == LimitKind::ConcurrencyShare;
+        self.is_by_share |= block.limit == LimitKind::ClientShare;
         self.nearest = Some(match self.nearest {
             None => (id, block),
             Some((before, nearest)) => {

@@ -364,7 +364,7 @@ impl QuotaLedger {
         let is_held_by_requests = match denied.limit {
             LimitKind::Probe => return true,
             LimitKind::QueueFull | LimitKind::NoAccount => false,
-            LimitKind::Spacing | LimitKind::Concurrency | LimitKind::ConcurrencyShare => true,
+            LimitKind::Spacing | LimitKind::Concurrency | LimitKind::ClientShare => true,
             _ => denied.until == Until::Event,
         };
         let is_silent = |id: &AccountId| {

@@ -160,8 +160,9 @@ pub enum LimitKind {
     Cooldown,
     /// Too many requests at once.
     Concurrency,
-    /// Too many requests of one client at once: the free slots belong to others.
-    ConcurrencyShare,
+    /// The client's requests under way hold its share of an account: the free slots, and the free
+    /// CPU time, are for others.
+    ClientShare,
     /// Points per endpoint and minute.
     Points,
     /// GraphQL points per minute.

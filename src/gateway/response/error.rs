@@ -101,7 +101,7 @@ mod tests {
         LimitKind::Probe,
         LimitKind::Cooldown,
         LimitKind::Concurrency,
-        LimitKind::ConcurrencyShare,
+        LimitKind::ClientShare,
         LimitKind::Points,
         LimitKind::GraphqlPoints,
         LimitKind::ContentPerMinute,

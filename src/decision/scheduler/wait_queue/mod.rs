@@ -432,7 +432,7 @@ impl WaitQueue {
                     LimitKind::Concurrency => {
                         is_full && waiter.demand.candidates.contains(&account)
                     }
-                    LimitKind::ConcurrencyShare => denied.account == Some(account),
+                    LimitKind::ClientShare => denied.account == Some(account),
                     _ => false,
                 })
             })

@@ -30,7 +30,7 @@ use points::Points;
 pub use saved::SavedSecondary;
 pub use sliding_window::TICK;
 use sliding_window::{Limit, SlidingWindow};
-use slots::Slots;
+use slots::{Cpu, Slots};
 pub use spacing::Spacing;
 use spacing::Writes;
 
@@ -199,14 +199,17 @@ impl Secondary {
             return self.block(now, weight).is_none();
         }
         // The checks of `block` for plain requests.
-        self.slots.admits(now, weight.client)
+        let cpu = self.cpu_for(now, weight);
+        self.slots.admits(now, weight.client, cpu)
             && self.points_have_room(now, weight)
             && self.cpu.has_room(now, weight.cpu_millis)
             && self.cpu_burst.has_room(now, weight.cpu_millis)
     }
 
     pub fn block(&mut self, now: Timestamp, weight: Weight) -> Option<Block> {
-        let mut block = self.slots.block_for(now, weight.client);
+        let cpu = self.cpu_for(now, weight);
+        let mut block =
+            self.slots.block_for(now, weight.client, cpu).map(|block| self.woken(now, block));
         if !weight.graphql {
             block = both(block, self.points_block(now, weight));
         }
@@ -224,9 +227,35 @@ impl Secondary {
         both(block, self.special.writes.block(now, weight.write))
     }
 
+    /// A client's share grows when CPU time ends, too.
+    fn woken(&self, now: Timestamp, block: Block) -> Block {
+        if block.limit != LimitKind::ClientShare {
+            return block;
+        }
+        let windows = [&self.cpu, &self.cpu_burst, &self.special.graphql_cpu];
+        let ends = windows.into_iter().filter_map(|window| window.next_end(now));
+        Block { wake: block.wake.into_iter().chain(ends).min(), ..block }
+    }
+
+    /// Returns true if requests without an answer hold half of the CPU time or more, in at least
+    /// half of a wait since then.
+    pub fn cpu_is_unanswered(&self, now: Timestamp, since: Timestamp) -> bool {
+        let max = self.cpu.limit.max.min(self.cpu_burst.limit.max);
+        self.slots.unanswered_cpu(now, since).saturating_mul(2) >= max
+    }
+
+    /// CPU time that a request wants, and that all its windows have.
+    fn cpu_for(&mut self, now: Timestamp, weight: Weight) -> Cpu {
+        let mut free = self.cpu.free(now).min(self.cpu_burst.free(now));
+        if weight.graphql {
+            free = free.min(self.special.graphql_cpu.free(now));
+        }
+        Cpu { wanted: weight.cpu_millis, free }
+    }
+
     /// Takes an admitted request. Returns false when invariant 4 breaks in its windows.
     pub fn enter(&mut self, now: Timestamp, weight: Weight) -> bool {
-        self.slots.take(now, weight.client);
+        self.slots.take(now, weight.client, weight.cpu_millis);
         self.cpu.enter(weight.cpu_millis);
         self.cpu_burst.enter(weight.cpu_millis);
         if !weight.is_plain() {
@@ -245,7 +274,7 @@ impl Secondary {
             Sent::Yielded(_) => Some(YIELD_GRACE),
             Sent::For(_) | Sent::No => None,
         };
-        self.slots.leave(now, weight.client, grace);
+        self.slots.leave(now, weight.client, weight.cpu_millis, grace);
         if !weight.is_plain() {
             self.leave_special(now, weight, sent);
         }

@@ -73,6 +73,11 @@ impl<L: BorrowMut<VecDeque<Entry>> + Default> Tally<L> {
             <= limit.max
     }
 
+    fn free(&mut self, limit: Limit, now: Timestamp) -> u32 {
+        self.expire(now);
+        limit.max.saturating_sub(self.in_flight.saturating_add(self.answered))
+    }
+
     pub fn block(
         &mut self,
         limit: Limit,
@@ -197,6 +202,17 @@ impl SlidingWindow {
 
     pub fn has_room(&mut self, now: Timestamp, amount: u32) -> bool {
         self.tally.has_room(self.limit, now, amount)
+    }
+
+    /// Time at which the first of the amounts that count no longer does.
+    pub fn next_end(&self, now: Timestamp) -> Option<Timestamp> {
+        let mut counting = self.tally.entries().map(|(last, _)| last);
+        counting.find(|last| *last >= now).map(|last| last + TICK)
+    }
+
+    /// Amount that the limit still admits.
+    pub fn free(&mut self, now: Timestamp) -> u32 {
+        self.tally.free(self.limit, now)
     }
 
     pub fn block(&mut self, now: Timestamp, amount: u32, kind: LimitKind) -> Option<Block> {

@@ -1,4 +1,5 @@
-//! The slots of one account's concurrency, and the share of each client (SPECIFICATION D5).
+//! The slots of one account's concurrency, and the share of each client in them and in the CPU time
+//! that requests under way hold (SPECIFICATION D5).
 //!
 //! The upstream counts a request until it has ended, and a request without an answer may last for
 //! as long as the gateway waits. A client with enough of them would stop everybody else. So a
@@ -14,8 +15,9 @@ use crate::decision::quota::limits::block::Block;
 use crate::decision::silence::Silence;
 use crate::decision::types::{ClientId, HashMap, LimitKind};
 
-/// A client may take a slot while it holds at most this many times those that are free. Ours: of
-/// the usual hundred, a single client leaves three, which is enough for the quick requests of many.
+/// A client may take more while it holds at most this many times what is free. Ours: of the usual
+/// hundred slots a single client leaves three, and of 45 seconds of CPU time more than one. That is
+/// enough for the quick requests of many.
 const TIMES_FREE: u32 = 31;
 /// Time for which one more slot is left after two clients have asked. It matters where slots are
 /// few. Ours: the window of a budget.
@@ -23,6 +25,13 @@ const CONTESTED_FOR: Duration = Duration::from_hours(1);
 
 /// Holder of the slots of an earlier process.
 const EARLIER: ClientId = ClientId(u32::MAX);
+
+/// CPU time that a request wants, and that is free, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Cpu {
+    pub wanted: u32,
+    pub free: u32,
+}
 
 #[derive(Debug)]
 pub struct Slots {
@@ -44,6 +53,8 @@ pub struct Slots {
 struct Held {
     /// In flight, and given up.
     slots: u32,
+    /// CPU time of requests in flight, in milliseconds.
+    cpu_millis: u32,
     silence: Silence,
 }
 
@@ -92,38 +103,41 @@ impl Slots {
         })
     }
 
-    /// The block of one client: no slot is free, or the client has its share.
-    pub fn block_for(&mut self, now: Timestamp, client: ClientId) -> Option<Block> {
-        let is_within_share = self.is_within_share(now, client);
+    /// The block of one client: no slot is free, or the client has its share. `cpu` is what the
+    /// request wants.
+    pub fn block_for(&mut self, now: Timestamp, client: ClientId, cpu: Cpu) -> Option<Block> {
+        let is_within_share = self.is_within_share(now, client, cpu);
         self.block(now).or_else(|| {
             let contested = Some(self.contested_until).filter(|until| *until > now);
             let wake = self.next_grace_end(now).into_iter().chain(contested).min();
-            let block = Block { wake, ..Block::event(LimitKind::ConcurrencyShare) };
+            let block = Block { wake, ..Block::event(LimitKind::ClientShare) };
             (!is_within_share).then_some(block)
         })
     }
 
     /// Returns true if nothing blocks this client.
-    pub fn admits(&mut self, now: Timestamp, client: ClientId) -> bool {
-        self.is_within_share(now, client) && self.in_use(now) < self.max
+    pub fn admits(&mut self, now: Timestamp, client: ClientId, cpu: Cpu) -> bool {
+        self.is_within_share(now, client, cpu) && self.in_use(now) < self.max
     }
 
-    /// Returns true if a client that asks for a slot may take one of the free ones.
-    fn is_within_share(&mut self, now: Timestamp, client: ClientId) -> bool {
-        if !self.is_shared {
-            return true;
-        }
+    /// Returns true if a client may take one of the free slots, and this CPU time.
+    fn is_within_share(&mut self, now: Timestamp, client: ClientId, cpu: Cpu) -> bool {
         if self.asked != Some(client)
             && client != ClientId::BACKGROUND
             && self.asked.replace(client).is_some()
         {
             self.contested_until = now + CONTESTED_FOR;
         }
+        let is_contested = self.contested_until > now;
+        if !self.is_shared && !is_contested {
+            return true;
+        }
         self.end_graces(now);
-        let held = self.by_client.get(&client).map_or(0, |held| held.slots);
-        let kept = u32::from(self.contested_until > now);
-        let free = self.max.saturating_sub(self.in_use(now) + kept);
-        held == 0 || held <= free.saturating_mul(TIMES_FREE)
+        let Some(held) = self.by_client.get(&client) else { return true };
+        let free = self.max.saturating_sub(self.in_use(now) + u32::from(is_contested));
+        let cpu_left = cpu.free.saturating_sub(cpu.wanted);
+        held.slots <= free.saturating_mul(TIMES_FREE)
+            && (held.cpu_millis == 0 || held.cpu_millis <= cpu_left.saturating_mul(TIMES_FREE))
     }
 
     /// Time of the next slot that becomes free without an event.
@@ -157,18 +171,28 @@ impl Slots {
             && self.by_client.values().all(|held| held.slots > 0)
     }
 
-    pub fn take(&mut self, now: Timestamp, client: ClientId) {
+    pub fn take(&mut self, now: Timestamp, client: ClientId, cpu_millis: u32) {
         self.end_graces(now);
         self.in_flight += 1;
         let held = self.by_client.entry(client).or_default();
         held.slots += 1;
+        held.cpu_millis = held.cpu_millis.saturating_add(cpu_millis);
         held.silence.sent(now);
     }
 
-    /// Ends a request, whose slot is free after this grace.
-    pub fn leave(&mut self, now: Timestamp, client: ClientId, grace: Option<Duration>) {
+    /// Ends a request that held this CPU time. Its slot is free after this grace.
+    pub fn leave(
+        &mut self,
+        now: Timestamp,
+        client: ClientId,
+        cpu_millis: u32,
+        grace: Option<Duration>,
+    ) {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.end_graces(now);
+        if let Some(held) = self.by_client.get_mut(&client) {
+            held.cpu_millis = held.cpu_millis.saturating_sub(cpu_millis);
+        }
         match grace {
             Some(grace) => {
                 let end = now + grace;
@@ -205,6 +229,12 @@ impl Slots {
     pub fn are_unanswered(&self, now: Timestamp, since: Timestamp, client: ClientId) -> bool {
         let held = self.by_client.get(&client);
         held.is_some_and(|held| held.silence.is_unanswered(now, since))
+    }
+
+    /// CPU time of the clients whose requests got no answer in at least half of a wait since then.
+    pub fn unanswered_cpu(&self, now: Timestamp, since: Timestamp) -> u32 {
+        let silent = self.by_client.values().filter(|held| held.silence.is_unanswered(now, since));
+        silent.map(|held| held.cpu_millis).fold(0, u32::saturating_add)
     }
 
     /// Ends of the slots, if the requests in flight are given up now.
@@ -250,21 +280,22 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
     const SECOND: Duration = Duration::from_secs(1);
+    const CPU: Cpu = Cpu { wanted: 0, free: 0 };
     const ONE: ClientId = ClientId(0);
     const OTHER: ClientId = ClientId(1);
 
     /// Slots that several clients ask for.
     fn contested(max: u32) -> Slots {
         let mut slots = Slots::new(max, true);
-        assert!([7, 8].iter().all(|client| slots.admits(NOW, ClientId(*client))));
+        assert!([7, 8].iter().all(|client| slots.admits(NOW, ClientId(*client), CPU)));
         slots
     }
 
     /// Takes slots for a client as long as it may, and counts them.
     fn fill(slots: &mut Slots, client: ClientId) -> u32 {
         let mut taken = 0;
-        while slots.admits(NOW, client) {
-            slots.take(NOW, client);
+        while slots.admits(NOW, client, CPU) {
+            slots.take(NOW, client, 0);
             taken += 1;
         }
         taken
@@ -289,9 +320,26 @@ mod tests {
     fn the_slots_of_an_account_with_one_client_are_its_own() {
         let mut slots = Slots::new(100, false);
         assert_eq!(fill(&mut slots, ONE), 100);
-        assert!(!slots.admits(NOW, ClientId::BACKGROUND), "all are in use");
-        slots.leave(NOW, ONE, None);
-        assert!(slots.admits(NOW, ONE), "a request without a client is no other client");
+        assert!(!slots.admits(NOW, ClientId::BACKGROUND, CPU), "all are in use");
+        slots.leave(NOW, ONE, 0, None);
+        assert!(slots.admits(NOW, ONE, CPU), "a request without a client is no other client");
+        // A credential that several clients present.
+        assert!(slots.admits(NOW, OTHER, CPU));
+        assert!(!slots.admits(NOW, ONE, CPU));
+    }
+
+    #[test]
+    fn a_client_leaves_cpu_time_to_the_others() {
+        let mut slots = Slots::new(100, true);
+        let mut free = 45_000;
+        while slots.admits(NOW, ONE, Cpu { wanted: 2_000, free }) {
+            slots.take(NOW, ONE, 2_000);
+            free -= 2_000;
+        }
+        assert_eq!(free, 3_000, "another two seconds would leave too little");
+        assert!(slots.admits(NOW, OTHER, Cpu { wanted: 1_000, free }));
+        slots.leave(NOW, ONE, 2_000, None);
+        assert!(slots.admits(NOW, ONE, Cpu { wanted: 2_000, free: free + 2_000 }));
     }
 
     #[test]
@@ -299,23 +347,23 @@ mod tests {
         let mut slots = contested(4);
         assert_eq!(fill(&mut slots, ONE), 3);
         let wake = Some(NOW + CONTESTED_FOR);
-        let share = Block { wake, ..Block::event(LimitKind::ConcurrencyShare) };
-        assert_eq!(slots.block_for(NOW, ONE), Some(share));
-        assert!(slots.admits(NOW + CONTESTED_FOR, ONE));
+        let share = Block { wake, ..Block::event(LimitKind::ClientShare) };
+        assert_eq!(slots.block_for(NOW, ONE, CPU), Some(share));
+        assert!(slots.admits(NOW + CONTESTED_FOR, ONE, CPU));
     }
 
     #[test]
     fn the_share_ends_with_the_slots_of_the_client_and_of_others() {
         let mut slots = contested(4);
         assert_eq!(fill(&mut slots, ONE), 3);
-        let limit = |slots: &mut Slots| slots.block_for(NOW, ONE).map(|block| block.limit);
-        let share = Some(LimitKind::ConcurrencyShare);
+        let limit = |slots: &mut Slots| slots.block_for(NOW, ONE, CPU).map(|block| block.limit);
+        let share = Some(LimitKind::ClientShare);
         assert_eq!(limit(&mut slots), share);
-        slots.take(NOW, OTHER);
+        slots.take(NOW, OTHER, 0);
         assert_eq!(limit(&mut slots), Some(LimitKind::Concurrency));
-        slots.leave(NOW, ONE, None);
+        slots.leave(NOW, ONE, 0, None);
         assert_eq!(limit(&mut slots), share);
-        slots.leave(NOW, OTHER, None);
+        slots.leave(NOW, OTHER, 0, None);
         assert_eq!(limit(&mut slots), None);
     }
 
@@ -324,20 +372,20 @@ mod tests {
         let mut slots = contested(4);
         assert_eq!(fill(&mut slots, ONE), 3);
         for _ in 0..3 {
-            slots.leave(NOW, ONE, Some(SECOND));
+            slots.leave(NOW, ONE, 0, Some(SECOND));
         }
         let wake = Some(NOW + SECOND);
-        let share = Block { wake, ..Block::event(LimitKind::ConcurrencyShare) };
-        assert_eq!(slots.block_for(NOW, ONE), Some(share));
-        assert!(slots.admits(NOW, OTHER) && slots.admits(NOW + SECOND, ONE));
+        let share = Block { wake, ..Block::event(LimitKind::ClientShare) };
+        assert_eq!(slots.block_for(NOW, ONE, CPU), Some(share));
+        assert!(slots.admits(NOW, OTHER, CPU) && slots.admits(NOW + SECOND, ONE, CPU));
         assert!(slots.by_client.is_empty());
     }
 
     #[test]
     fn answers_of_other_clients_end_no_silence() {
         let mut slots = contested(4);
-        slots.take(NOW, ONE);
-        slots.take(NOW, OTHER);
+        slots.take(NOW, ONE, 0);
+        slots.take(NOW, OTHER, 0);
         slots.answered(NOW + SECOND * 9, OTHER);
         let at_the_end = [ONE, OTHER].map(|id| slots.are_unanswered(NOW + SECOND * 10, NOW, id));
         assert_eq!(at_the_end, [true, false]);
@@ -352,15 +400,15 @@ mod tests {
                 now = now + SECOND * u32::try_from(seconds).unwrap();
                 if ends && !open.is_empty() {
                     let client = open.remove(0);
-                    slots.leave(now, client, (seconds > 0).then_some(SECOND * 5));
-                } else if slots.admits(now, ClientId(client)) {
-                    slots.take(now, ClientId(client));
+                    slots.leave(now, client, 0, (seconds > 0).then_some(SECOND * 5));
+                } else if slots.admits(now, ClientId(client), CPU) {
+                    slots.take(now, ClientId(client), 0);
                     open.push(ClientId(client));
                 }
                 prop_assert!(slots.add_up() && slots.are_within());
                 // The last slots may be taken by clients with none.
                 if slots.by_client.len() == 1 {
-                    prop_assert!(slots.admits(now, ClientId(9)));
+                    prop_assert!(slots.admits(now, ClientId(9), CPU));
                 }
             }
         }
