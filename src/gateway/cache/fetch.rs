@@ -190,8 +190,12 @@ impl ReadCache {
         // The 304 can forbid further storage of the entry (§5.2.2.5, §4.3.4).
         let may_stay = self.arrived(entry.status(), &answer.headers).permits_storing();
         let may_keep = may_leave && may_stay && renewed.vary.as_deref() != Some(&Vary::Everything);
-        if !may_keep && (!may_stay || renewed.vary != entry.vary) {
+        let is_withdrawn = !may_keep && (!may_stay || renewed.vary != entry.vary);
+        if is_withdrawn {
             self.store.remove(&key, answer.requested_at);
+        }
+        if is_withdrawn || !may_keep && !renewed.stored.is_shareable(now) {
+            self.share(cache_request, None, answer);
         }
         let renewed = Arc::new(renewed);
         if may_keep {
@@ -240,6 +244,7 @@ impl ReadCache {
     ) -> FetchResult {
         let AnswerBody::Whole(bytes) = &mut answer.body else {
             self.store.remove(&key, answer.requested_at);
+            self.share(cache_request, None, &answer);
             let key = shared_body_key(&key, cache_request).into_owned();
             return FetchResult::SharedBody(self.begin_shared_body(key, cache_request, answer));
         };
@@ -271,6 +276,9 @@ impl ReadCache {
         {
             // A failure says nothing about the stored entry.
         } else if may_be_kept {
+            if before.is_none_or(|before| !before.has_same_content(&entry)) {
+                self.share(cache_request, None, &answer);
+            }
             self.invalidate_if_different(key, before, &entry);
         } else {
             self.store.remove(&key, answer.requested_at);

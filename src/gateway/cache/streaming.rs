@@ -47,7 +47,7 @@ impl ReadCache {
         let keep = self.way_to_disk(&key, cache_request, &answer);
         let body =
             Arc::new(SharedBody::new(answer, vary, is_for_others, keep, &self.env.spool_space));
-        if may_hold_secrets {
+        if may_hold_secrets || control.no_store {
             body.keep_in_memory();
         }
         if suits_others {

@@ -360,6 +360,48 @@ async fn a_response_that_becomes_private_is_shared_no_more() {
     assert_eq!(get_as(&world, LABELS, OWN[1]).await.body, OWN[1]);
 }
 
+/// The second response to a client that asks again with these directives.
+const WITHDRAWALS: [(&str, u16, Pairs, &str); 5] = [
+    ("no-cache", 304, &[("etag", "\"1\""), ("cache-control", "no-store")], ""),
+    ("no-cache", 304, &[("etag", "\"1\""), ("vary", "*")], ""),
+    ("no-cache, no-store", 304, &[("etag", "\"1\""), ("cache-control", "private")], ""),
+    ("no-cache, no-store", 200, &[("cache-control", "private")], "new"),
+    ("no-cache", 200, &[("cache-control", "private")], LONG),
+];
+/// Too long to be stored.
+const LONG: &str = "0123456789abcdef0123456789abcdef";
+
+#[tokio::test]
+async fn a_withdrawn_response_is_shared_no_more() {
+    for (directives, status, headers, body) in WITHDRAWALS {
+        let asked = Arc::new(Mutex::new(0));
+        let setup = Setup::new().rfc9111().cache("max_object = \"24B\"");
+        let (world, _) = behind(setup.config("[passthrough]\nenabled = true"), move |_, _| {
+            *asked.lock() += 1;
+            match *asked.lock() {
+                1 => {
+                    let first: Pairs =
+                        &[("cache-control", "public, max-age=60"), ("etag", "\"1\"")];
+                    reply(200, first, "old")
+                }
+                2 => reply(status, headers, body),
+                _ => reply(200, &[("cache-control", "private")], "newest"),
+            }
+        })
+        .await;
+        assert_eq!(get_as(&world, LABELS, OWN[0]).await.body, "old");
+        let again = [("x-weir-key", KEY), ("authorization", OWN[0]), ("cache-control", directives)];
+        world.get_with(LABELS, &again).await.assert_status(200);
+        let other = get_as(&world, LABELS, OWN[1]).await.body;
+        assert_eq!(other, "newest", "{directives}: {status} {headers:?}");
+        // A response that is private now stays in the view that it was confirmed for.
+        let own = get_as(&world, LABELS, OWN[0]).await.body;
+        let expected =
+            if headers[1..] == [("cache-control", "private")] { "old" } else { "newest" };
+        assert_eq!(own, expected, "{directives}: {status} {headers:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_cache_status_tells_why_a_request_went_upstream() {
     let setup = Setup::new().rfc9111();
