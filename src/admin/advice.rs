@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::api::{Dialect, Table};
-use crate::config::{Config, duration_text};
+use crate::config::{Config, Freshness, duration_text};
 use crate::decision::advice::{Advised, Advisor, Rule, Subject};
 use crate::gateway::Gateway;
 
@@ -133,11 +133,15 @@ impl AdvisedRule {
 fn is_new(row: &Advised, config: Option<&Config>) -> bool {
     let cache = config.map(|config| &config.cache);
     match &row.subject {
-        None => cache.is_none_or(|cache| cache.revalidate_at_most == Duration::ZERO),
+        None => cache.is_none_or(|cache| {
+            cache.revalidate_at_most == Duration::ZERO && cache.freshness == Freshness::Revalidate
+        }),
         Some(Subject::Route(route)) => {
             let dialect = config.map_or(Dialect::Github, |config| config.upstream.dialect);
             let mut endpoints = Table::embedded(dialect).endpoints().iter();
-            endpoints.any(|one| one.method == http::Method::GET && one.template == *route)
+            // Not that of all unknown paths.
+            route.starts_with('/')
+                && endpoints.any(|one| one.method == http::Method::GET && one.template == *route)
                 && !cache.is_some_and(|cache| cache.rules.iter().any(|rule| *rule.route == **route))
         }
         Some(Subject::Query(Some(name))) => {

@@ -153,14 +153,7 @@ impl Cache {
             } else {
                 CacheRule::read(reader, dialect, &mut routes).map(Rule::Route)
             }
-        })?;
-        let (mut rules, mut query_rules) = (Vec::new(), Vec::new());
-        for rule in read {
-            match rule {
-                Rule::Route(rule) => rules.push(rule),
-                Rule::Query(rule) => query_rules.push(rule),
-            }
-        }
+        });
         let freshness = reader.or("freshness", Freshness::Revalidate);
         let revalidate_at_most = reader.or("revalidate_at_most", Duration::ZERO);
         if freshness == Freshness::Rfc9111 && !revalidate_at_most.is_zero() {
@@ -177,7 +170,7 @@ impl Cache {
             let accepted = "a duration from \"1s\" to \"1d\"";
             reader.refuse::<()>("snapshot_interval", "out of bounds", accepted);
         }
-        Some(Self {
+        let mut cache = Self {
             max_size: max_size.0,
             max_object: max_object.0,
             spool_max: spool_max.0,
@@ -190,9 +183,17 @@ impl Cache {
             predicted_etags: reader.or("predicted_etags", false),
             snapshot,
             snapshot_interval,
-            rules,
-            query_rules,
-        })
+            rules: Vec::new(),
+            query_rules: Vec::new(),
+        };
+        // After all other keys: those would seem unknown beside a faulty rule.
+        for rule in read? {
+            match rule {
+                Rule::Route(rule) => cache.rules.push(rule),
+                Rule::Query(rule) => cache.query_rules.push(rule),
+            }
+        }
+        Some(cache)
     }
 
     pub(crate) fn print(&self, printer: &mut Printer) {

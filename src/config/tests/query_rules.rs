@@ -21,6 +21,15 @@ fn the_first_rule_that_covers_a_query_applies() {
 }
 
 #[test]
+fn a_faulty_rule_makes_no_other_key_unknown() {
+    let rules = "{ route = \"/no/such/route\", ttl = \"1m\" }";
+    let text = with_rules(rules).replace("rules = ", "freshness = \"revalidate\"\nrules = ");
+    let faults = parsed(&text).unwrap_err();
+    let [fault] = faults.0.as_slice() else { panic!("one fault: {faults}") };
+    assert_eq!(fault.key, "cache.rules[0].route");
+}
+
+#[test]
 fn each_fault_of_a_rule_names_what_is_accepted() {
     for (rules, key, message) in [
         ("{ graphql = \"A\" }", "[0].ttl", "missing (accepted: a duration"),
