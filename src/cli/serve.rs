@@ -89,6 +89,9 @@ async fn serve(config: Arc<Config>, path: PathBuf, mut signals: Signals) -> Resu
     for address in &listening.addresses {
         info!(address = %address, "listening");
     }
+    if let Some(address) = listening.https {
+        info!(address = %address, "listening for TLS");
+    }
     if let Some(address) = admin.address() {
         info!(address = %address, "admin listening");
     }

@@ -1,5 +1,7 @@
 //! The effective config: its text with all defaults, and its warnings.
 
+use std::net::SocketAddr;
+
 use super::Config;
 use super::printer::Printer;
 use crate::api::{AccountKind, Dialect, TokenKind};
@@ -39,6 +41,13 @@ impl Config {
                 ),
             },
         );
+        let is_open = |address: &&SocketAddr| !address.ip().to_canonical().is_loopback();
+        let open = self.listen.http.iter().filter(is_open).map(|address| Warning {
+            key: "listen.http".into(),
+            problem: format!(
+                "{address} is plain HTTP for other machines: keys are sent in clear, unless a proxy beside the gateway speaks TLS"
+            ),
+        });
         let foreign = (upstream.dialect == Dialect::Service).then(|| {
             urls.into_iter().filter(|(_, url)| is_public_service(url.host())).map(|(key, url)| {
                 let problem = format!(
@@ -64,7 +73,13 @@ impl Config {
             key: "cache.predicted_etags".into(),
             problem: "is used with `dialect = \"github\"` only: of other upstreams no form of ETags is known".into(),
         });
-        in_clear.chain(foreign).chain(unused).chain(questionable).chain(unpredictable).collect()
+        in_clear
+            .chain(open)
+            .chain(foreign)
+            .chain(unused)
+            .chain(questionable)
+            .chain(unpredictable)
+            .collect()
     }
 
     /// Returns a likely mistake about the budget of an account.

@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Account, CacheRule, Client, Config, Pool, Priority};
+use super::{Account, CacheRule, Client, Config, Listen, Pool, Priority};
 
 /// A config that replaces another.
 #[derive(Clone, Debug)]
@@ -82,6 +82,12 @@ impl Config {
         let mut restart = RestartKeys(Vec::new());
         let (listen, before) = (&mut self.listen, &old.listen);
         restart.keep("listen.http", &mut listen.http, &before.http);
+        let at = |listen: &Listen| listen.https.as_ref().map(|https| https.address);
+        if at(listen) != at(before) {
+            // The certificates may change while the gateway runs, the address may not.
+            restart.0.push("listen.https.address");
+            listen.https.clone_from(&before.https);
+        }
         restart.keep("listen.unix", &mut listen.unix, &before.unix);
         if listen.admin != before.admin {
             // The old address decided whether the token may be absent.

@@ -21,6 +21,9 @@ pub const SLOW_CLIENT: &str = "slow_client";
 /// The same for a slow client that held a slot of the upstream's concurrency while others waited.
 pub const SLOT_NEEDED: &str = "slot_needed";
 
+/// The reason of a connection that ended in its TLS handshake.
+pub const TLS_HANDSHAKE: &str = "tls_handshake";
+
 /// The same for a slow client of a long answer whose memory others need.
 pub const MEMORY_NEEDED: &str = "memory_needed";
 

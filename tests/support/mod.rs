@@ -54,6 +54,8 @@ pub struct World {
     /// The text of the first config.
     pub text: String,
     pub address: SocketAddr,
+    /// The address for TLS, if the config has one.
+    pub https: Option<SocketAddr>,
     pub clock: Clock,
     upstream_clock: Clock,
     pub tokens: Vec<TokenView>,

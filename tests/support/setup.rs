@@ -233,7 +233,7 @@ impl Setup {
         let text = self.text(upstream, &tokens);
         let (current, listening) = gateway_by(&text, &self.clock);
         let gateway = current.gateway();
-        let address = listening.addresses[0];
+        let (address, https) = (listening.addresses[0], listening.https);
         let http = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(512).build_http();
         World {
             emulator,
@@ -241,6 +241,7 @@ impl Setup {
             text,
             gateway,
             address,
+            https,
             clock: self.clock,
             upstream_clock,
             tokens,

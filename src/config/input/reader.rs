@@ -7,7 +7,7 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::document::{Document, listed, quoted};
+use super::document::{Document, Secrets, listed, quoted};
 
 /// A type with a syntax in the file.
 pub(crate) trait Read: Sized {
@@ -235,6 +235,11 @@ impl<'a> Reader<'a> {
             let problem = format!("not built in this version: {missing}");
             self.refuse::<()>(name, problem, format!("no such key; {instead}"));
         }
+    }
+
+    /// Returns the way in which secrets are read, and other files of the gateway's machine.
+    pub(crate) fn secrets(&self) -> Secrets {
+        self.document.secrets
     }
 
     pub(crate) fn is_set(&self, name: &str) -> bool {

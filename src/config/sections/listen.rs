@@ -11,6 +11,7 @@ use crate::config::input::http_url::HttpUrl;
 use crate::config::input::reader::Reader;
 use crate::config::input::scalars::{Size, duration_text, size_text};
 use crate::config::printer::{Printer, list, redacted, text};
+use crate::config::sections::https::Https;
 use crate::decision::body_pace::BodyPace;
 
 /// Default of `http` (SPECIFICATION, "Configuration").
@@ -31,6 +32,8 @@ const ANSWER_RATE_MIN: Size = Size::kib(4);
 pub struct Listen {
     /// Addresses for HTTP/1.1 and h2c; empty only when another listener exists.
     pub http: Vec<SocketAddr>,
+    /// Address and certificates for HTTP/1.1 and HTTP/2 over TLS.
+    pub https: Option<Https>,
     /// Path of a Unix socket for plain HTTP.
     pub unix: Option<PathBuf>,
     /// Admin listener; on loopback unless a token guards it.
@@ -59,13 +62,9 @@ pub struct Listen {
 
 impl Listen {
     pub(crate) fn read(reader: &mut Reader<'_>) -> Self {
-        reader.refuse_unbuilt(
-            "https",
-            "the gateway does not terminate TLS",
-            "a proxy in front of `http` or `unix` can",
-        );
         let listen = Self {
             http: reader.or("http", vec![HTTP_DEFAULT]),
+            https: reader.if_set("https", Https::read).flatten(),
             unix: reader.optional("unix"),
             admin: reader.optional("admin"),
             admin_token: reader.optional("admin_token"),
@@ -93,17 +92,18 @@ impl Listen {
     }
 
     fn check_addresses(&self, reader: &Reader<'_>) {
-        if self.http.is_empty() && !reader.is_set("unix") {
+        if self.http.is_empty() && !reader.is_set("unix") && !reader.is_set("https") {
             reader.refuse::<()>(
                 "http",
                 "no listener is left",
-                "at least one address in http, or unix",
+                "at least one address in http, or https, or unix",
             );
         }
         let mut taken = HashSet::new();
         let of_http = self.http.iter().map(|address| ("http", *address));
+        let of_https = self.https.iter().map(|https| ("https", https.address));
         let of_admin = self.admin.iter().map(|address| ("admin", *address));
-        for (key, address) in of_http.chain(of_admin) {
+        for (key, address) in of_http.chain(of_https).chain(of_admin) {
             // Port 0 means any free port, a different one each time.
             if address.port() != 0 && !taken.insert(address) {
                 reader.refuse::<()>(
@@ -131,6 +131,9 @@ impl Listen {
     pub(crate) fn print(&self, printer: &mut Printer) {
         printer.section("listen");
         printer.set("http", list(self.http.iter().map(text)));
+        if let Some(https) = &self.https {
+            https.print(printer);
+        }
         printer.set_some("unix", self.unix.as_ref().map(|unix| text(unix.display())));
         printer.set_some("admin", self.admin.map(text));
         printer.set_some("admin_token", self.admin_token.as_ref().map(|_| redacted()));

@@ -3,6 +3,7 @@
 mod apps;
 mod ca_file;
 mod faults;
+mod https;
 mod query_rules;
 mod spools;
 mod unbuilt;

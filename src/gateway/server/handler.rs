@@ -8,6 +8,7 @@ use crate::decision::floor_rate::FloorRate;
 use crate::gateway::assembly::Gateway;
 use crate::gateway::reload::Current;
 use crate::gateway::response::pacing::{Pacing, Streams};
+use crate::gateway::server::tls::Tls;
 
 /// HTTP/2's preface; no HTTP/1.1 request begins so (RFC 9113 §3.4).
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -20,6 +21,7 @@ pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub struct Frontend {
     current: Arc<Current>,
     scheme: &'static str,
+    pub(super) tls: Option<Arc<Tls>>,
 }
 
 /// The HTTP side of a listener, for requests under one config.
@@ -46,9 +48,14 @@ impl Handler {
 }
 
 impl Frontend {
-    /// Creates the application of a listener with this scheme, `http` or `https`.
-    pub fn new(current: &Arc<Current>, scheme: &'static str) -> Self {
-        Self { current: Arc::clone(current), scheme }
+    /// The application of a listener for plain HTTP.
+    pub fn plain(current: &Arc<Current>) -> Self {
+        Self { current: Arc::clone(current), scheme: "http", tls: None }
+    }
+
+    /// The application of a listener for TLS.
+    pub fn tls(current: &Arc<Current>, tls: Arc<Tls>) -> Self {
+        Self { current: Arc::clone(current), scheme: "https", tls: Some(tls) }
     }
 
     /// A handler for a new connection.

@@ -26,7 +26,7 @@ use socket2::SockFilter;
 use socket2::SockRef;
 use tokio::net::{TcpStream, UnixStream as AsyncUnixStream};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout_at};
 
 use crate::clock::timer_now;
@@ -35,6 +35,7 @@ use crate::gateway::cache::invalidation::snapshot_mark::Level;
 use crate::gateway::reload::Current;
 use crate::gateway::server::connection::LAST_REQUEST_WAIT;
 use crate::gateway::server::handler::Frontend;
+use crate::gateway::server::tls::Tls;
 
 /// Reads and writes have buffers of the gateway's own. The framework's take 80 KiB for each
 /// connection, and keep bytes of a slow body from its client (src/gateway/README.md, "The
@@ -69,12 +70,17 @@ const SNAPSHOT_TIME: Duration = Duration::from_secs(2);
 const BACKLOG_MAX: usize = 4096;
 
 /// A second handle of a listening socket, which stays open until its backlog is served.
-enum Listener {
+struct Listener {
+    socket: Socket,
+    front: Arc<Frontend>,
+}
+
+enum Socket {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
 
-impl Listener {
+impl Socket {
     /// Lets no further connection into the backlog. Where the system cannot do that, one that comes
     /// in the instant before the end is reset.
     fn refuse_new(&self) {
@@ -124,10 +130,11 @@ fn bind_socket(path: &Path) -> io::Result<UnixListener> {
 /// stays open, and a Unix socket is not touched.
 pub fn listen_problems(listen: &Listen) -> Vec<(&'static str, String)> {
     let http = listen.http.iter().map(|address| ("listen.http", address));
+    let https = listen.https.iter().map(|https| ("listen.https", &https.address));
     let admin = listen.admin.iter().map(|address| ("listen.admin", address));
     // All stay open until the end, because two of them may exclude each other.
     let opened: Vec<_> =
-        http.chain(admin).map(|(key, at)| (key, at, TcpListener::bind(at))).collect();
+        http.chain(https).chain(admin).map(|(key, at)| (key, at, TcpListener::bind(at))).collect();
     let problem = |(key, at, opened): (_, &SocketAddr, io::Result<TcpListener>)| {
         Some((key, cannot_listen(at, &opened.err()?).to_string()))
     };
@@ -167,11 +174,16 @@ pub struct Listening {
     current: Arc<Current>,
     /// The bound HTTP addresses, with the ports that the system chose for port 0.
     pub addresses: Vec<SocketAddr>,
+    /// The bound address for TLS, if there is one.
+    pub https: Option<SocketAddr>,
     listeners: Vec<Listener>,
     stop: watch::Sender<bool>,
     /// Has seen no change, so that HTTP/2 connections of the backlog learn of the stop.
     stopped: watch::Receiver<bool>,
-    service: JoinHandle<()>,
+    services: JoinSet<()>,
+    /// Ends with this.
+    #[expect(dead_code, reason = "a set ends its tasks when it is dropped")]
+    renewals: JoinSet<()>,
 }
 
 /// The result of a drain.
@@ -189,34 +201,59 @@ impl Listening {
         let gateway = current.gateway();
         let (stop, stopped) = watch::channel(false);
         let mut fds = Fds::new();
-        let mut service = Service::new("weir".into(), Frontend::new(current, "http"));
+        let mut service = Service::new("weir".into(), Frontend::plain(current));
         let (mut addresses, mut listeners) = (Vec::new(), Vec::new());
-        for address in &gateway.env.config.listen.http {
+        let plain = Arc::new(Frontend::plain(current));
+        let mut open = |address: &SocketAddr, service: &mut Service<Frontend>| {
             let listener =
                 TcpListener::bind(address).map_err(|error| cannot_listen(address, &error))?;
             listener.set_nonblocking(true)?;
             // Its connections inherit this. Where the system lacks it, a connection buffers more.
             let _ = SockRef::from(&listener).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
             let bound = listener.local_addr()?;
-            listeners.push(Listener::Tcp(listener.try_clone()?));
+            let socket = Socket::Tcp(listener.try_clone()?);
             fds.add(bound.to_string(), listener.into_raw_fd());
             service.add_listener(ListenerConfig::tcp(bound.to_string()).l4_buffer(BUFFERS));
+            io::Result::Ok((bound, socket))
+        };
+        for address in &gateway.env.config.listen.http {
+            let (bound, socket) = open(address, &mut service)?;
+            listeners.push(Listener { socket, front: Arc::clone(&plain) });
             addresses.push(bound);
+        }
+        let mut https = None;
+        let mut secured = None;
+        if let Some(config) = &gateway.env.config.listen.https {
+            let tls = Arc::new(Tls::new(config)?);
+            let mut service = Service::new("weir".into(), Frontend::tls(current, Arc::clone(&tls)));
+            let (bound, socket) = open(&config.address, &mut service)?;
+            let front = Arc::new(Frontend::tls(current, Arc::clone(&tls)));
+            listeners.push(Listener { socket, front });
+            https = Some(bound);
+            secured = Some((service, tls));
         }
         if let Some(path) = &gateway.env.config.listen.unix {
             // The framework would panic on a bad path, and take over another process's socket.
             let listener = bind_socket(path)?;
-            listeners.push(Listener::Unix(listener.try_clone()?));
+            let socket = Socket::Unix(listener.try_clone()?);
+            listeners.push(Listener { socket, front: Arc::clone(&plain) });
             fds.add(path.display().to_string(), listener.into_raw_fd());
             let endpoint = ListenerConfig::uds(path.display().to_string());
             let mode = Permissions::from_mode(SOCKET_MODE);
             service.add_listener(endpoint.permissions(mode).l4_buffer(BUFFERS));
         }
         let fds = Arc::new(Mutex::new(fds));
+        let mut services = JoinSet::new();
+        let mut renewals = JoinSet::new();
+        if let Some((mut service, tls)) = secured {
+            let (fds, watched) = (Arc::clone(&fds), stopped.clone());
+            services.spawn(async move { service.start_service(Some(fds), watched, 1).await });
+            renewals.spawn(tls.renew(Arc::clone(current)));
+        }
         let watched = stopped.clone();
-        let service =
-            tokio::spawn(async move { service.start_service(Some(fds), watched, 1).await });
-        Ok(Self { current: Arc::clone(current), addresses, listeners, stop, stopped, service })
+        services.spawn(async move { service.start_service(Some(fds), watched, 1).await });
+        let current = Arc::clone(current);
+        Ok(Self { current, addresses, https, listeners, stop, stopped, services, renewals })
     }
 
     /// Stops accepting, and serves what was sent before. Running requests may finish for at most
@@ -228,8 +265,9 @@ impl Listening {
         active.drain();
         self.stop.send_replace(true);
         // Its end can only be late if no descriptor was free, and a panic in it has been logged.
-        let _ = timeout_at(over, &mut self.service).await;
-        self.listeners.iter().for_each(Listener::refuse_new);
+        let ended = async { while self.services.join_next().await.is_some() {} };
+        let _ = timeout_at(over, ended).await;
+        self.listeners.iter().for_each(|listener| listener.socket.refuse_new());
         self.serve_backlog();
         let wait = || sleep_until(over.min(timer_now() + LAST_REQUEST_WAIT));
         wait().await;
@@ -258,24 +296,23 @@ impl Listening {
             }
         };
         let left = active.count();
-        self.service.abort();
+        self.services.abort_all();
         if finished { Drained::Completely } else { Drained::CutOff(left) }
     }
 
     /// Serves the connections that the system holds: it would reset them with their sockets, and
     /// with the requests that their clients have sent. Returns their number.
     fn serve_backlog(&self) -> usize {
-        let front = Arc::new(Frontend::new(&self.current, "http"));
         let mut served = 0;
-        for listener in &self.listeners {
+        for Listener { socket, front } in &self.listeners {
             for _ in 0..BACKLOG_MAX {
-                let stream = match listener.accept() {
+                let stream = match socket.accept() {
                     Ok(stream) => stream,
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                     Err(_) => break,
                 };
                 let held = self.current.gateway().env.active.hold();
-                let (front, stopped) = (Arc::clone(&front), self.stopped.clone());
+                let (front, stopped) = (Arc::clone(front), self.stopped.clone());
                 tokio::spawn(async move {
                     let _held = held;
                     front.process_new(Box::new(stream), &stopped).await

@@ -17,4 +17,5 @@ mod reads;
 mod request;
 mod session;
 mod stages;
+mod tls;
 mod writes;

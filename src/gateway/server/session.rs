@@ -20,14 +20,15 @@ use pingora::server::ShutdownWatch;
 use tokio::time::{sleep, timeout};
 
 use crate::clock::timer_now;
-use crate::gateway::error::{GatewayError, Malformed};
+use crate::gateway::error::{GatewayError, Malformed, TLS_HANDSHAKE};
 use crate::gateway::request::validate::HEAD_BYTES_MAX;
 use crate::gateway::response::pacing::Streams;
 use crate::gateway::response::{error::render_error, form::Form, render::Content, write};
-use crate::gateway::server::connection::{Connection, LAST_REQUEST_WAIT, Watch};
+use crate::gateway::server::connection::{Connection, LAST_REQUEST_WAIT, Watch, client_address};
 use crate::gateway::server::fast_path::{Age, Next};
 use crate::gateway::server::handler::{Frontend, Handler};
 use crate::gateway::server::request::Known;
+use crate::gateway::server::tls::Tls;
 
 /// The time for which the rest of a refused request is read. Chosen here: tens of megabytes from
 /// nearby.
@@ -59,11 +60,15 @@ impl ServerApp for Frontend {
         stream: Stream,
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
+        let mut handler = self.handler();
+        let _connection = handler.gateway.env.active.hold();
+        let stream = match &self.tls {
+            Some(tls) => handler.secured(tls, stream, shutdown).await?,
+            None => stream,
+        };
         let mut connection = Box::new(Connection::new(stream));
         let mut watch = Watch::new(shutdown);
         let mut age = Age::New;
-        let mut handler = self.handler();
-        let _connection = handler.gateway.env.active.hold();
         loop {
             match self.reads(&mut handler, &mut connection, &mut watch, age, shutdown).await {
                 Next::Over => return None,
@@ -147,6 +152,30 @@ impl HttpServerApp for Http2Frontend {
 }
 
 impl Handler {
+    /// Makes the TLS handshake of a connection. Its failures are counted.
+    async fn secured(&self, tls: &Tls, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        let env = &self.gateway.env;
+        let address = client_address(&stream);
+        let mut stopping = shutdown.clone();
+        let stopped = async {
+            // A closed channel means shutdown too.
+            let _ = stopping.wait_for(|stopping| *stopping).await;
+            sleep(LAST_REQUEST_WAIT).await;
+        };
+        let accepted = tokio::select! {
+            accepted = tls.accept(stream, env.config.listen.header_timeout) => accepted,
+            () = stopped => return None,
+        };
+        let problem = match accepted {
+            Ok(stream) => return Some(stream),
+            Err(problem) => problem,
+        };
+        env.metrics.refused(None, TLS_HANDSHAKE);
+        let client_address = address.map(tracing::field::display);
+        tracing::info!(refusal = TLS_HANDSHAKE, client_address, problem, "a TLS handshake failed");
+        None
+    }
+
     /// Serves the request whose head the connection has. Returns the connection if it can carry
     /// another request.
     async fn serve_http1(

@@ -14,6 +14,7 @@ mod request_bodies;
 mod request_heads;
 mod slow_readers;
 mod streamed_answers;
+mod tls;
 mod trailers;
 mod upstream_failures;
 mod upstream_outages;

@@ -65,6 +65,11 @@ pub(super) fn ip_of(peer: &SocketAddr) -> Option<IpAddr> {
     peer.as_inet().map(|address| address.ip().to_canonical())
 }
 
+/// The IP address of the other end; `None` on a Unix socket.
+pub(super) fn client_address(stream: &Stream) -> Option<IpAddr> {
+    ip_of(stream.get_socket_digest()?.peer_addr()?)
+}
+
 pub(super) struct Connection {
     stream: Stream,
     /// Small or absent while nothing comes: there may be thousands of connections.
@@ -142,8 +147,7 @@ impl Watch {
 
 impl Connection {
     pub(super) fn new(stream: Stream) -> Self {
-        let digest = stream.get_socket_digest();
-        let client_address = digest.as_ref().and_then(|digest| ip_of(digest.peer_addr()?));
+        let client_address = client_address(&stream);
         let (ahead, unread, held, http2) = (BytesMut::new(), Unread::ALL, Held::default(), None);
         Self { stream, ahead, client_address, unread, held, http2 }
     }

@@ -1,0 +1,230 @@
+//! TLS of the gateway itself: protocols, the choice of a certificate, resumption, and the renewal
+//! of certificates without a restart (SPECIFICATION, "Connections").
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::version::{TLS12, TLS13};
+use rustls::{
+    ALL_VERSIONS, ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned,
+    SupportedProtocolVersion,
+};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::support::tls_upstream::certificate_file;
+use crate::support::{KEY, Setup, World, captured_log, eventually};
+
+type Secured = StreamOwned<ClientConnection, TcpStream>;
+
+/// A pause of a read that is not answered, as a failure and not for ever.
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
+
+fn client(protocols: &[&[u8]]) -> Arc<ClientConfig> {
+    client_of(ALL_VERSIONS, protocols)
+}
+
+fn client_of(
+    versions: &[&'static SupportedProtocolVersion],
+    protocols: &[&[u8]],
+) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(certificate_file("authority.pem")).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions)
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    Arc::new(config)
+}
+
+/// Connects to this name, and makes the handshake.
+fn connect(config: &Arc<ClientConfig>, at: SocketAddr, name: &str) -> std::io::Result<Secured> {
+    let tcp = TcpStream::connect(at)?;
+    tcp.set_read_timeout(Some(READ_TIMEOUT))?;
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let tls = ClientConnection::new(Arc::clone(config), name).map_err(std::io::Error::other)?;
+    let mut stream = StreamOwned::new(tls, tcp);
+    while stream.conn.is_handshaking() {
+        stream.conn.complete_io(&mut stream.sock)?;
+    }
+    Ok(stream)
+}
+
+/// Sends a GET, and reads its answer.
+fn get(stream: &mut Secured, path: &str) -> String {
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: weir.internal:8443\r\nAuthorization: Bearer {KEY}\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let text = String::from_utf8_lossy(&answer).to_lowercase();
+        let length = text.split_once("content-length: ").and_then(|(_, rest)| {
+            rest.split_once("\r\n").and_then(|(length, _)| length.parse::<usize>().ok())
+        });
+        let body = text.split_once("\r\n\r\n").map(|(_, body)| body.len());
+        if body.zip(length).is_some_and(|(body, length)| body >= length) {
+            return String::from_utf8(answer).unwrap();
+        }
+        let count = stream.read(&mut piece).unwrap();
+        assert!(count > 0, "the connection ended: {text}");
+        answer.extend_from_slice(&piece[..count]);
+    }
+}
+
+fn https(pairs: &[&Path]) -> String {
+    let pair = |path: &&Path| format!("{{ cert = '{0}', key = '{0}' }}", path.display());
+    let pairs: Vec<_> = pairs.iter().map(pair).collect();
+    format!("https = {{ address = \"127.0.0.1:0\", certificates = [{}] }}", pairs.join(", "))
+}
+
+async fn start(pairs: &[&Path]) -> (World, SocketAddr) {
+    let world = Setup::new().listen(&https(pairs)).start().await;
+    let address = world.https.expect("it listens");
+    (world, address)
+}
+
+async fn blocking<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(act).await.unwrap()
+}
+
+fn handshakes_failed(world: &World) -> bool {
+    let metrics = world.gateway.env.metrics.scrape(|_| ());
+    metrics.contains("reason=\"tls_handshake\"")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_are_served_over_tls() {
+    let (_world, address) = start(&[&certificate_file("server.pem")]).await;
+    let answers = blocking(move || {
+        let mut stream = connect(&client(&[]), address, "localhost").unwrap();
+        assert_eq!(stream.conn.protocol_version(), Some(rustls::ProtocolVersion::TLSv1_3));
+        ["/repos/acme/widgets", "/repos/acme/widgets", "/repos/acme/widgets/issues"]
+            .map(|path| get(&mut stream, path))
+    });
+    for answer in answers.await {
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        assert!(answer.contains("\"https://weir.internal:8443/repos/acme/widgets"), "{answer}");
+        assert!(!answer.contains("http://weir.internal"), "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn http2_is_preferred_by_alpn() {
+    let (_world, address) = start(&[&certificate_file("server.pem")]).await;
+    blocking(move || {
+        for (offered, chosen) in
+            [(&[&b"http/1.1"[..], b"h2"][..], &b"h2"[..]), (&[b"http/1.1"], b"http/1.1")]
+        {
+            let stream = connect(&client(offered), address, "localhost").unwrap();
+            assert_eq!(stream.conn.alpn_protocol(), Some(chosen));
+        }
+        let mut stream = connect(&client(&[b"h2"]), address, "localhost").unwrap();
+        // The preface, and empty settings.
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+        let mut frame = [0; 9];
+        stream.read_exact(&mut frame).unwrap();
+        assert_eq!(frame[3], 0x04, "the gateway's settings");
+        assert!(connect(&client(&[b"spdy/3"]), address, "localhost").is_err());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_certificate_has_the_name_that_the_client_asks_for() {
+    let files = ["server.pem", "other_name.pem"].map(certificate_file);
+    let (_world, address) = start(&[&files[0], &files[1]]).await;
+    blocking(move || {
+        for name in ["localhost", "elsewhere.test", "127.0.0.1"] {
+            let mut stream = connect(&client(&[]), address, name).unwrap();
+            assert!(get(&mut stream, "/repos/acme/widgets").starts_with("HTTP/1.1 200 "));
+        }
+        let error = connect(&client(&[]), address, "unknown.test").unwrap_err().to_string();
+        assert!(error.contains("localhost"), "the first certificate: {error}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_resumed() {
+    let (_world, address) = start(&[&certificate_file("server.pem")]).await;
+    blocking(move || {
+        for version in [&TLS13, &TLS12] {
+            let config = client_of(&[version], &[]);
+            let kinds = [0; 2].map(|_| {
+                let mut stream = connect(&config, address, "localhost").unwrap();
+                get(&mut stream, "/repos/acme/widgets");
+                stream.conn.handshake_kind().unwrap()
+            });
+            assert_eq!(kinds, [HandshakeKind::Full, HandshakeKind::Resumed], "{version:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewed_certificate_is_served_without_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let [link, next] = ["tls.pem", "next.pem"].map(|name| folder.path().join(name));
+    symlink(certificate_file("server.pem"), &link).unwrap();
+    let (world, address) = start(&[&link]).await;
+    let before = blocking(move || connect(&client(&[]), address, "localhost").unwrap());
+    let mut before = before.await;
+    // As Kubernetes and cert-manager do it.
+    symlink(certificate_file("other_name.pem"), &next).unwrap();
+    fs::rename(&next, &link).unwrap();
+    let is_served = |name: &'static str| connect(&client(&[]), address, name).is_ok();
+    eventually(|| tokio::task::block_in_place(|| is_served("elsewhere.test"))).await;
+    assert!(!is_served("localhost"));
+    let answer = blocking(move || get(&mut before, "/repos/acme/widgets")).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "an open connection goes on: {answer}");
+    drop(world);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_handshake_ends_its_connection_alone() {
+    let (world, address) = start(&[&certificate_file("server.pem")]).await;
+    blocking(move || {
+        let mut plain = TcpStream::connect(address).unwrap();
+        plain.write_all(b"GET /repos/acme/widgets HTTP/1.1\r\nHost: weir\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        let _ = plain.read_to_end(&mut answer);
+        assert!(!answer.starts_with(b"HTTP/1.1 200"));
+        assert!(connect(&client(&[]), address, "localhost").is_ok());
+    })
+    .await;
+    eventually(|| handshakes_failed(&world)).await;
+}
+
+#[tokio::test]
+async fn a_failed_handshake_names_its_cause() {
+    captured_log::begin();
+    let (_world, address) = start(&[&certificate_file("server.pem")]).await;
+    for (sent, cause) in [
+        (&b"GET / HTTP/1.1\r\n\r\n"[..], "the client does not speak TLS"),
+        (b"", "the client closed the connection during the handshake"),
+    ] {
+        let mut client = tokio::net::TcpStream::connect(address).await.unwrap();
+        client.write_all(sent).await.unwrap();
+        client.shutdown().await.unwrap();
+        let _ = client.read_to_end(&mut Vec::new()).await;
+        eventually(|| captured_log::own().contains(cause)).await;
+    }
+    for (config, name, cause) in [
+        (client_of(&[&TLS12], &[]), "unknown.test", "with the alert BadCertificate"),
+        (client(&[b"spdy/3"]), "localhost", "the client offers no HTTP by ALPN"),
+    ] {
+        let failed = blocking(move || connect(&config, address, name).is_err());
+        assert!(failed.await);
+        eventually(|| captured_log::own().contains(cause)).await;
+    }
+}
