@@ -58,6 +58,18 @@ impl ScriptedUpstream {
         connection
     }
 
+    /// Reads the head of the next request, which comes on `connection` or on another that takes its
+    /// place. A client may have its answer before the gateway has pooled the connection.
+    pub async fn next_reusing(&self, connection: &mut ScriptedConnection) {
+        tokio::select! {
+            ready = bounded(connection.stream.readable()) => {
+                ready.unwrap();
+                connection.read_request().await;
+            }
+            other = self.next() => *connection = other,
+        }
+    }
+
     /// Checks that no further connection has a request.
     pub fn assert_not_asked_again(&self) {
         // The system is asked, because the runtime notices a connection late.

@@ -32,8 +32,8 @@ fn entries(fixture: &Fixture) -> u64 {
 }
 
 /// Answers the next request for the stored body with 304.
-async fn confirms(connection: &mut ScriptedConnection) {
-    connection.read_request().await;
+async fn confirms(fixture: &Fixture, connection: &mut ScriptedConnection) {
+    fixture.upstream.next_reusing(connection).await;
     let request = lower(&connection.request);
     assert!(request.contains("if-none-match: \"a\"\r\n"), "{request}");
     connection.send(NOT_MODIFIED).await;
@@ -45,7 +45,7 @@ async fn a_large_answer_on_disk_is_confirmed_by_a_304() {
     let (fixture, mut connection) = stored("", &body, "").await;
     for _ in 0..2 {
         let again = fixture.get();
-        confirms(&mut connection).await;
+        confirms(&fixture, &mut connection).await;
         let again = again.await.unwrap();
         again.assert_revalidated();
         assert!(again.body == body, "{} bytes", again.body.len());
@@ -73,13 +73,13 @@ async fn a_slow_reader_keeps_the_file_that_others_lose() {
     let body = noise(BYTES);
     let (fixture, mut connection) = stored("", &body, "").await;
     let mut slow = fixture.asks("GET", "").await;
-    confirms(&mut connection).await;
+    confirms(&fixture, &mut connection).await;
     assert!(slow.read_head().await.starts_with("HTTP/1.1 200 "));
     fixture.world.clock.advance(Duration::from_secs(5));
     purge(&fixture);
     assert_eq!(entries(&fixture), 0);
     let other = fixture.get();
-    connection.read_request().await;
+    fixture.upstream.next_reusing(&mut connection).await;
     assert!(!lower(&connection.request).contains("if-none-match"), "{}", connection.request);
     connection.send(head(2, "") + "hi").await;
     assert_eq!(other.await.unwrap().body, "hi");
@@ -98,14 +98,14 @@ async fn another_version_replaces_the_file() {
     let (body, other) = (noise(BYTES), noise(BYTES / 2));
     let (fixture, mut connection) = stored("", &body, "").await;
     let mut again = fixture.asks("GET", "").await;
-    connection.read_request().await;
+    fixture.upstream.next_reusing(&mut connection).await;
     connection.send([head(other.len(), "").as_bytes(), &other].concat()).await;
     again.read_head().await;
     assert!(again.read_bytes(other.len()).await == other);
     let bytes = || fixture.world.gateway.env.spool_space.figures().bytes;
     eventually(|| bytes() < BYTES as u64 && entries(&fixture) == 1).await;
     let again = fixture.get();
-    confirms(&mut connection).await;
+    confirms(&fixture, &mut connection).await;
     assert!(again.await.unwrap().body == other);
 }
 
@@ -119,12 +119,12 @@ async fn a_write_has_the_file_confirmed_before_its_next_use() {
     let mut write = Connection::open(fixture.world.address).await;
     let json = serde_json::json!({});
     write.send_write(&Method::PUT, PATH, &[], &json).await;
-    connection.read_request().await;
+    fixture.upstream.next_reusing(&mut connection).await;
     connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").await;
     assert!(write.read_head().await.starts_with("HTTP/1.1 200 "));
     fixture.world.clock.advance(Duration::from_secs(1));
     let again = fixture.get();
-    confirms(&mut connection).await;
+    confirms(&fixture, &mut connection).await;
     assert!(again.await.unwrap().body == body);
 }
 
@@ -139,7 +139,7 @@ async fn the_file_that_was_not_used_for_longest_makes_room() {
         let mut answering = match connection.take() {
             None => fixture.upstream.next().await,
             Some(mut connection) => {
-                ScriptedConnection::read_request(&mut connection).await;
+                fixture.upstream.next_reusing(&mut connection).await;
                 connection
             }
         };
@@ -153,7 +153,7 @@ async fn the_file_that_was_not_used_for_longest_makes_room() {
     let mut connection = connection.unwrap();
     for (path, is_kept) in paths.into_iter().zip([false, true]) {
         let mut client = fixture.asks_for(path, "HEAD", "").await;
-        connection.read_request().await;
+        fixture.upstream.next_reusing(&mut connection).await;
         let is_conditional = lower(&connection.request).contains("if-none-match");
         assert_eq!(is_conditional, is_kept, "{path}");
         connection.send(if is_kept { NOT_MODIFIED.to_owned() } else { head(2, "") + "hi" }).await;
@@ -211,7 +211,7 @@ async fn json_on_disk_has_each_clients_urls_and_no_secrets() {
             answering.send(head + &body).await;
             connection = Some(answering);
         } else if let Some(connection) = &mut connection {
-            confirms(connection).await;
+            confirms(&fixture, connection).await;
         }
         let received = client.read_to_close().await;
         assert!(received.starts_with("HTTP/1.1 200 "), "rewritten bytes have no parts");

@@ -180,7 +180,7 @@ async fn an_informational_response_does_not_end_the_body() {
             connection.read_body(bytes).await;
             connection.send(CREATED).await;
             // The response was read to its end, so another read may follow on the connection.
-            connection.read_request().await;
+            upstream.next_reusing(&mut connection).await;
             connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").await;
         };
         let request = async {
