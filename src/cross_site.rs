@@ -18,14 +18,13 @@ pub fn has_foreign_host(uri: &Uri, headers: &HeaderMap) -> bool {
 }
 
 /// Returns true if a page of another origin caused the request.
-pub fn is_of_foreign_page(uri: &Uri, headers: &HeaderMap) -> bool {
+pub fn is_of_foreign_page(uri: &Uri, headers: &HeaderMap, scheme: &str) -> bool {
     // Fetch Metadata: `none` is a person who typed the address.
     let is_own_site = |site: &HeaderValue| matches!(site.as_bytes(), b"same-origin" | b"none");
     let is_own_origin = |origin: &HeaderValue| {
-        // These listeners have no TLS.
-        let origin = origin.to_str().ok().and_then(|origin| origin.strip_prefix("http://"));
-        origin.is_some_and(|authority| {
-            hosts(uri, headers).any(|host| host.eq_ignore_ascii_case(authority))
+        let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+        origin.is_some_and(|(of, authority)| {
+            of == scheme && hosts(uri, headers).any(|host| host.eq_ignore_ascii_case(authority))
         })
     };
     !headers.get_all(SEC_FETCH_SITE).iter().all(is_own_site)
@@ -95,7 +94,7 @@ mod tests {
         let page = |origin| {
             let headers = [(header::HOST, "127.0.0.1:9090"), (header::ORIGIN, origin)];
             let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value)));
-            is_of_foreign_page(&Uri::from_static("/"), &HeaderMap::from_iter(headers))
+            is_of_foreign_page(&Uri::from_static("/"), &HeaderMap::from_iter(headers), "http")
         };
         assert!(!page("http://127.0.0.1:9090"));
         for foreign in ["https://127.0.0.1:9090", "chrome-extension://127.0.0.1:9090", "null"] {
@@ -116,8 +115,8 @@ mod tests {
     fn a_second_mark_does_not_hide_the_first() {
         let mut headers = HeaderMap::new();
         headers.insert(SEC_FETCH_SITE, HeaderValue::from_static("none"));
-        assert!(!is_of_foreign_page(&Uri::from_static("/"), &headers));
+        assert!(!is_of_foreign_page(&Uri::from_static("/"), &headers, "http"));
         headers.append(SEC_FETCH_SITE, HeaderValue::from_static("same-site"));
-        assert!(is_of_foreign_page(&Uri::from_static("/"), &headers));
+        assert!(is_of_foreign_page(&Uri::from_static("/"), &headers, "http"));
     }
 }

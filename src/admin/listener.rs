@@ -23,13 +23,14 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use parking_lot::Mutex;
 use rustix::io::{DupFlags, dup3};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::{HEAD_TIMEOUT, Reply, respond};
-use crate::gateway::Current;
+use crate::gateway::{Current, Tls};
 
 /// Most ordinary connections. Our choice: many times the probes, scrapers and operators of one
 /// gateway.
@@ -49,6 +50,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The listener with its reserve of descriptors.
 pub struct Listener {
     socket: TcpListener,
+    /// `None`: plain HTTP.
+    tls: Option<Arc<Tls>>,
     /// Duplicates of `socket`, closed to make room for a connection.
     spares: Mutex<Vec<OwnedFd>>,
 }
@@ -63,10 +66,10 @@ struct Brief {
 
 impl Listener {
     /// Takes descriptors into reserve; fails if the process has none left at its start.
-    pub fn new(socket: TcpListener) -> io::Result<Self> {
+    pub fn new(socket: TcpListener, tls: Option<Arc<Tls>>) -> io::Result<Self> {
         let spares =
             (0..SPARES).map(|_| socket.as_fd().try_clone_to_owned()).collect::<io::Result<_>>()?;
-        Ok(Self { socket, spares: Mutex::new(spares) })
+        Ok(Self { socket, tls, spares: Mutex::new(spares) })
     }
 
     /// Accepts and serves for ever.
@@ -81,7 +84,7 @@ impl Listener {
             };
             let slot = Arc::clone(&slots).try_acquire_owned().ok().filter(|_| !is_spare);
             if let Some(slot) = slot {
-                tokio::spawn(serve(stream, Arc::clone(&current), slot));
+                tokio::spawn(serve(stream, listener.tls.clone(), Arc::clone(&current), slot));
                 continue;
             }
             make_room(&mut briefs).await;
@@ -89,7 +92,8 @@ impl Listener {
             let brief = Arc::new(Brief::default());
             let own = Arc::clone(&brief);
             let task = tokio::spawn(async move {
-                let stream = serve_briefly(stream, current, &own).await;
+                let tls = listener.tls.as_deref();
+                let stream = serve_briefly(stream, tls, current, &own).await;
                 listener.give_back(stream);
             });
             briefs.push_back((brief, task));
@@ -155,7 +159,28 @@ async fn make_room(briefs: &mut VecDeque<(Arc<Brief>, JoinHandle<()>)>) {
     }
 }
 
-async fn serve(stream: TcpStream, current: Arc<Current>, slot: OwnedSemaphorePermit) {
+async fn serve(
+    stream: TcpStream,
+    tls: Option<Arc<Tls>>,
+    current: Arc<Current>,
+    slot: OwnedSemaphorePermit,
+) {
+    match tls {
+        None => serve_over(stream, current).await,
+        Some(tls) => {
+            // The client learns of a failed handshake by an alert.
+            if let Ok(Ok(stream)) = timeout(HEAD_TIMEOUT, tls.accept_over(stream)).await {
+                serve_over(stream, current).await;
+            }
+        }
+    }
+    drop(slot);
+}
+
+async fn serve_over<T>(stream: T, current: Arc<Current>)
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let mut server = auto::Builder::new(TokioExecutor::new());
     server.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
     server.http1().max_buf_size(HEAD_BYTES_MAX);
@@ -166,18 +191,31 @@ async fn serve(stream: TcpStream, current: Arc<Current>, slot: OwnedSemaphorePer
         connection.as_mut().graceful_shutdown();
         let _ = timeout(HEAD_TIMEOUT, connection).await;
     }
-    drop(slot);
 }
 
 /// Answers one request over HTTP/1.1 and returns the connection, which is to be closed.
-async fn serve_briefly(mut stream: TcpStream, current: Arc<Current>, brief: &Brief) -> TcpStream {
+async fn serve_briefly(
+    mut stream: TcpStream,
+    tls: Option<&Tls>,
+    current: Arc<Current>,
+    brief: &Brief,
+) -> TcpStream {
     let mut server = http1::Builder::new();
     server.keep_alive(false).timer(TokioTimer::new()).max_buf_size(HEAD_BYTES_MAX);
     let service = service_fn(|request| {
         brief.has_request.store(true, Ordering::Release);
         exchange(Arc::clone(&current), request)
     });
-    let answering = server.serve_connection(TokioIo::new(&mut stream), service);
+    let answering = async {
+        match tls {
+            None => _ = server.serve_connection(TokioIo::new(&mut stream), service).await,
+            Some(tls) => {
+                if let Ok(stream) = tls.accept_over(&mut stream).await {
+                    _ = server.serve_connection(TokioIo::new(stream), service).await;
+                }
+            }
+        }
+    };
     // Neither a slow nor a lost client matters.
     tokio::select! {
         _ = timeout(BRIEF_TIME, answering) => {}

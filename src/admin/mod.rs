@@ -29,9 +29,9 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use self::listener::Listener;
-use crate::config::digest;
+use crate::config::{Listen, digest};
 use crate::cross_site;
-use crate::gateway::{Current, Gateway};
+use crate::gateway::{ADMIN_TLS, Current, Gateway, Tls};
 
 /// Timeout of a request head; the default for clients is the same.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -69,7 +69,11 @@ impl Admin {
             io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
         })?;
         let address = listener.local_addr()?;
-        tokio::spawn(Listener::new(listener)?.serve(Arc::clone(current)));
+        let tls = Tls::new(ADMIN_TLS, current)?;
+        if let Some(tls) = &tls {
+            tokio::spawn(Arc::clone(tls).renew(Arc::clone(current)));
+        }
+        tokio::spawn(Listener::new(listener, tls)?.serve(Arc::clone(current)));
         Ok(Self { address: Some(address) })
     }
 
@@ -119,8 +123,7 @@ async fn page(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Rep
     let path = request.uri.path();
     // Health is for load balancers, which hold no secrets.
     let is_health = matches!(path, "/healthz" | "/readyz");
-    let token = gateway.env.config.listen.admin_token.as_ref();
-    if !is_health && let Some(refused) = refused(&request, token) {
+    if !is_health && let Some(refused) = refused(&request, &gateway.env.config.listen) {
         return refused;
     }
     if path == "/api/reload" {
@@ -149,9 +152,12 @@ async fn page(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Rep
 
 /// Refuses a request without the admin token. Where the config has none, refuses those that a page
 /// of another site may have caused.
-fn refused(request: &Parts, token: Option<&SecretString>) -> Option<Reply> {
+fn refused(request: &Parts, listen: &Listen) -> Option<Reply> {
     let (uri, headers) = (&request.uri, &request.headers);
-    let refused = match token {
+    // By TLS, the browser has compared the host with the certificate.
+    let may_be_rebound = listen.admin_tls.is_none();
+    let scheme = if may_be_rebound { "http" } else { "https" };
+    let refused = match &listen.admin_token {
         Some(token) if is_authorized(request, token) => return None,
         Some(_) => {
             let message = "the admin token is needed: Authorization: Bearer TOKEN";
@@ -160,12 +166,12 @@ fn refused(request: &Parts, token: Option<&SecretString>) -> Option<Reply> {
             reply.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
             reply
         }
-        None if cross_site::has_foreign_host(uri, headers) => {
+        None if may_be_rebound && cross_site::has_foreign_host(uri, headers) => {
             let message =
                 "without `admin_token` in [listen], the host is an IP address or localhost";
             pages::error(StatusCode::FORBIDDEN, message)
         }
-        None if cross_site::is_of_foreign_page(uri, headers) => {
+        None if cross_site::is_of_foreign_page(uri, headers, scheme) => {
             let message = "without `admin_token` in [listen], pages of other sites are refused";
             pages::error(StatusCode::FORBIDDEN, message)
         }

@@ -1,5 +1,7 @@
 //! Small pages of the admin listener: health, metrics, errors.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
@@ -45,8 +47,25 @@ pub fn readiness(gateway: &Gateway) -> Reply {
         if gateway.dispatcher.is_upstream_down() {
             note.push_str("\nthe upstream is down: only probes are sent");
         }
+        note.extend(certificate_notes(gateway));
         text(StatusCode::OK, &format!("ok{note}"))
     }
+}
+
+/// One line for each listener with TLS: the days that its certificates are still valid.
+fn certificate_notes(gateway: &Gateway) -> impl Iterator<Item = String> {
+    let mut left = BTreeMap::new();
+    gateway.env.certificates.days_left(gateway.env.clock.now(), |listener, _, days| {
+        let least = left.entry(listener).or_insert(days);
+        *least = least.min(days);
+    });
+    left.into_iter().map(|(listener, days)| {
+        if days < 0.0 {
+            format!("\n{listener}: a certificate has ended")
+        } else {
+            format!("\n{listener}: {} days left of its certificate", days.floor())
+        }
+    })
 }
 
 /// Describes the pools and the writing accounts without a token, and the problem of each account,
@@ -125,6 +144,9 @@ pub fn metrics(gateway: &Gateway) -> Reply {
         for breaker in gateway.dispatcher.breakers().all() {
             metrics.set_upstream_down(&breaker.name, breaker.outage().is_some());
         }
+        gateway.env.certificates.days_left(now, |listener, certificate, days| {
+            metrics.set_certificate(listener, certificate, days);
+        });
         for token in &health {
             let (account, name) =
                 (gateway.env.account_name(token.account), token.token.to_string());

@@ -11,10 +11,11 @@ use clap::Args;
 
 use super::process::{BAD_CONFIG, FAILED, runtime};
 use super::serve::with_stored_writes;
+use crate::clock::Clock;
 use crate::config::{self, Config, WriteStore};
 use crate::gateway::{
-    CheckedState, TokenCheck, check_tokens, folder_problem, listen_problems, missing_authorities,
-    obstacle,
+    CertificateProblem, CheckedState, TokenCheck, certificate_problems, check_tokens,
+    folder_problem, listen_problems, missing_authorities, obstacle,
 };
 use crate::telemetry::LogLevel;
 use crate::writes::file::FileStore;
@@ -84,6 +85,11 @@ impl Check {
         if self.online {
             problems.extend(listen_problems(&config.listen));
         }
+        let certificates = certificate_problems(&config.listen, Clock::system().now());
+        problems.extend(certificates.filter_map(|(key, problem)| match problem {
+            CertificateProblem::Refused(problem) => Some((key, problem)),
+            CertificateProblem::EndsSoon(_) => None,
+        }));
         let file = self.config.display();
         let of_file = problems.iter().map(|(key, problem)| format!("{file}: {key}: {problem}"));
         let level = LogLevel::from_environment(LogLevel::default()).err();
@@ -140,6 +146,11 @@ fn report(
     }
     if let Some(problem) = missing_authorities(&config.upstream) {
         writeln!(err, "warning: {file}: upstream.ca_file: {problem}")?;
+    }
+    for (key, problem) in certificate_problems(&config.listen, Clock::system().now()) {
+        if let CertificateProblem::EndsSoon(problem) = problem {
+            writeln!(err, "warning: {file}: {key}: {problem}")?;
+        }
     }
     for token in tokens {
         writeln!(err, "{}", token_line(path, token))?;

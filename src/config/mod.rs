@@ -32,10 +32,11 @@ pub use input::scalars::parse_duration;
 pub use input::secret::rsa_key;
 pub use reload::Reload;
 pub use sections::{
-    Account, Allow, AllowedMethod, App, CaFile, Cache, CacheRule, CertificateFault,
-    CertificateFiles, Client, Freshness, Hook, Https, Installation, KEY_PREFIX, Limits, Listen,
-    LogFormat, PASSTHROUGH_ACCOUNT, Pace, Passthrough, Pool, Priority, Reach, Telemetry, Territory,
-    Token, Upstream, Webhooks, WriteStore, Writes, digest, digest_hex, generate, load_certificate,
+    Account, Allow, AllowedMethod, App, CaFile, Cache, CacheRule, Certificate, CertificateFault,
+    CertificateFiles, Client, ClientAuth, Freshness, Hook, Https, Installation, KEY_PREFIX, Limits,
+    Listen, LogFormat, PASSTHROUGH_ACCOUNT, Pace, Passthrough, Pool, Priority, Reach, ServerTls,
+    Telemetry, Territory, Token, Upstream, Webhooks, WriteStore, Writes, digest, digest_hex,
+    generate, load_certificate,
 };
 
 /// Requests that may wait for admission at once. Each holds a connection and at most one small
@@ -182,7 +183,7 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
     let tokens = Tokens::read(root, &accounts);
     let apps = Apps::read(root, &accounts);
     let pools = Pool::read_all(root, &accounts);
-    let clients = Client::read_all(root, &accounts, &pools);
+    let clients = Client::read_all(root, &accounts, &pools, listen.as_ref());
     let passthrough = root.section("passthrough", |reader| Some(Passthrough::read(reader)));
     let cache = root.section("cache", |reader| {
         Cache::read(reader, upstream.as_ref().map(|upstream| upstream.dialect))

@@ -88,6 +88,10 @@ impl Config {
             restart.0.push("listen.https.address");
             listen.https.clone_from(&before.https);
         }
+        if listen.admin_tls.is_some() != before.admin_tls.is_some() {
+            restart.0.push("listen.admin_tls");
+            listen.admin_tls.clone_from(&before.admin_tls);
+        }
         restart.keep("listen.unix", &mut listen.unix, &before.unix);
         if listen.admin != before.admin {
             // The old address decided whether the token may be absent.
@@ -153,7 +157,8 @@ impl Client {
     fn gone(name: Arc<str>) -> Self {
         Self {
             name,
-            key_sha256: [0; 32],
+            key_sha256: None,
+            certificate: None,
             reads: usize::MAX,
             writes: None,
             weight: NonZeroU32::MIN,

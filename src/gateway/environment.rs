@@ -6,6 +6,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::config::{Config, Freshness, PASSTHROUGH_ACCOUNT};
 use crate::decision::{AccountId, cache::freshness::Mode};
 use crate::gateway::active::Active;
+use crate::gateway::certificates::InForce;
 use crate::gateway::spool::space::SpoolSpace;
 use crate::gateway::url_rewrite::map::UrlMap;
 use crate::telemetry::Metrics;
@@ -19,6 +20,8 @@ pub struct Environment {
     pub metrics: Arc<Metrics>,
     /// Requests in progress.
     pub active: Arc<Active>,
+    /// The certificates that the listeners serve.
+    pub certificates: Arc<InForce>,
     /// The temporary files of large answers.
     pub spool_space: Arc<SpoolSpace>,
     pub mode: Mode,
@@ -28,7 +31,8 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The requests in progress and the temporary files are those of `before`.
+    /// The requests in progress, the served certificates and the temporary files are those of
+    /// `before`.
     pub fn new(
         config: Arc<Config>,
         clock: Clock,
@@ -36,6 +40,8 @@ impl Environment {
         before: Option<&Self>,
     ) -> Arc<Self> {
         let active = before.map_or_else(Arc::default, |before| Arc::clone(&before.active));
+        let certificates =
+            before.map_or_else(Arc::default, |before| Arc::clone(&before.certificates));
         let (spool_max, folder) = (config.cache.spool_max, config.cache.spool_folder.clone());
         let spool_space = match before {
             Some(before) => SpoolSpace::changed(&before.spool_space, spool_max, folder),
@@ -59,6 +65,7 @@ impl Environment {
             timeouts,
             metrics,
             active,
+            certificates,
             spool_space,
             mode,
             urls,

@@ -166,6 +166,9 @@ pub enum Unknown {
     NoKey,
     #[error("Bad credentials: this gateway knows no client with this key.")]
     WrongKey,
+    /// The key and the certificate of a request belong to two clients.
+    #[error("Bad credentials: the key and the certificate belong to different clients.")]
+    OtherCertificate,
 }
 
 impl GatewayError {

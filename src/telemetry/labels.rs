@@ -1,5 +1,5 @@
 //! Label sets of the metrics. Every value is a name from the config, a route template or a word of
-//! a closed set. None is a path, a token or a key (SPECIFICATION, "Metrics").
+//! a closed set. None is a request's path, a token or a key (SPECIFICATION, "Metrics").
 //!
 //! Names are shared: a label set for a lookup allocates nothing if its names are `Arc<str>`
 //! already.
@@ -116,6 +116,10 @@ label_set!(StateLabels { state: &'static str = OVERFLOW });
 label_set!(
     /// `token` is its position in the config, or its origin.
     TokenLabels { account: Name = OVERFLOW.into(), token: Name = OVERFLOW.into() }
+);
+label_set!(
+    /// `listener` is its key in the config, `certificate` the file.
+    CertificateLabels { listener: &'static str = OVERFLOW, certificate: Name = OVERFLOW.into() }
 );
 label_set!(AddressLabels { upstream: Name = OVERFLOW.into() });
 label_set!(WebhookLabels { event: Name = OVERFLOW.into(), outcome: &'static str = OVERFLOW });

@@ -69,6 +69,8 @@ pub enum Metric {
     UpstreamDown,
     #[strum(message = "1 when the token can be used, else 0")]
     TokenHealthy,
+    #[strum(message = "Days until a certificate of a listener ends; negative afterwards")]
+    CertificateDaysLeft,
     #[strum(message = "Webhook deliveries received")]
     WebhookDeliveriesTotal,
     #[strum(message = "Invariants found broken; must stay 0")]

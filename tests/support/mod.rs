@@ -16,6 +16,7 @@ pub mod reply;
 pub mod scripted;
 pub mod setup;
 pub mod switched;
+pub mod tls_client;
 pub mod tls_upstream;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

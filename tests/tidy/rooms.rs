@@ -31,6 +31,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "dispatch",
             "upstream",
             "environment",
+            "certificates",
             "url_rewrite",
             "http",
             "active",

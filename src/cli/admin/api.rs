@@ -5,6 +5,7 @@
 //! request and output.
 
 use std::error::Error as _;
+use std::fmt;
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -17,11 +18,15 @@ use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 
+use super::tls::AdminTlsArguments;
 use crate::admin::CHALLENGE;
 use crate::cli::process::{BAD_CONFIG, FAILED, runtime};
 use crate::config::{self, Faults};
@@ -30,6 +35,8 @@ use crate::config::{self, Faults};
 const DEFAULT_CONFIG: &str = "weir.toml";
 /// Variable of the admin token when no config has one: the name in SPECIFICATION, "Configuration".
 const TOKEN_VARIABLE: &str = "WEIR_ADMIN_TOKEN";
+/// Scheme of an address with TLS.
+const HTTPS: &str = "https://";
 /// Timeout of the whole exchange. Our choice: an operator waits at a terminal; an answer takes
 /// milliseconds.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -47,12 +54,15 @@ pub struct GatewayOptions {
 
 #[derive(Args, Clone, Debug)]
 pub struct AdminArguments {
-    /// The admin listener of the running gateway [default: `admin` in the config's listen section]
+    /// The admin listener of the running gateway; by TLS as https://ADDR [default: `admin` in the
+    /// config's listen section]
     #[arg(long, value_name = "ADDR", value_parser = host_and_port)]
     admin: Option<String>,
     /// The config file, for the address and the admin token [default: weir.toml, if there is one]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    tls: AdminTlsArguments,
 }
 
 /// An admin listener and its token.
@@ -60,7 +70,18 @@ pub struct AdminArguments {
 pub struct AdminApi {
     /// `host:port`.
     pub address: String,
+    /// `None`: plain HTTP.
+    tls: Option<Connector>,
     token: Option<SecretString>,
+}
+
+/// Makes TLS connections.
+struct Connector(TlsConnector);
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connector")
+    }
 }
 
 /// Reason for no answer, with advice.
@@ -74,6 +95,8 @@ pub enum Fault {
         "nothing answers at {address}: {problem}\nis the gateway running there, and does its config have `admin = \"{address}\"` in [listen]?"
     )]
     Unreachable { address: String, problem: io::Error },
+    #[error("{0}")]
+    Tls(String),
     #[error("{0} took the question and did not answer within {EXCHANGE_TIMEOUT:?}")]
     Timeout(String),
     /// The token is missing or wrong.
@@ -103,7 +126,7 @@ pub enum Fault {
 impl Fault {
     /// Returns the exit code (SPECIFICATION, "Commands").
     pub fn code(&self) -> u8 {
-        if matches!(self, Self::Config(_) | Self::NoAddress | Self::Rejected(_)) {
+        if matches!(self, Self::Config(_) | Self::NoAddress | Self::Tls(_) | Self::Rejected(_)) {
             BAD_CONFIG
         } else {
             FAILED
@@ -155,12 +178,22 @@ impl AdminArguments {
             self.config.or_else(|| default_config.exists().then(|| default_config.to_owned()));
         let listen =
             file.map(|file| config::load_listen(&file)).transpose().map_err(Fault::Config)?;
-        let (configured, token) =
-            listen.map_or((None, None), |listen| (listen.admin, listen.admin_token));
+        let (configured, settings, token) = listen.map_or((None, None, None), |listen| {
+            (listen.admin, listen.admin_tls, listen.admin_token)
+        });
         let configured = configured.map(|admin| reachable(admin).to_string());
-        let address = self.admin.or(configured).ok_or(Fault::NoAddress)?;
+        let given = self.admin.as_deref().map(|admin| match admin.strip_prefix(HTTPS) {
+            Some(address) => (address.to_owned(), true),
+            None => (admin.to_owned(), false),
+        });
+        let of_config = configured.map(|address| (address, settings.is_some()));
+        let (address, by_url) = given.or(of_config).ok_or(Fault::NoAddress)?;
+        // An address without a scheme is that of the config's listener.
+        let is_tls = by_url || settings.is_some() || self.tls.are_given();
+        let connector = is_tls.then(|| self.tls.connector(settings.as_ref())).transpose();
+        let tls = connector.map_err(Fault::Tls)?.map(Connector);
         let environment = environment.filter(|token| !token.is_empty()).map(SecretString::from);
-        Ok(AdminApi { address, token: token.or(environment) })
+        Ok(AdminApi { address, tls, token: token.or(environment) })
     }
 }
 
@@ -197,6 +230,27 @@ impl AdminApi {
     async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, Fault> {
         let stream = TcpStream::connect(&self.address).await;
         let stream = stream.map_err(|problem| self.unreachable(problem))?;
+        let Some(Connector(connector)) = &self.tls else {
+            return self.exchange_over(stream, method, path, body).await;
+        };
+        let host = self.address.rsplit_once(':').map_or(&*self.address, |(host, _)| host);
+        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned())
+            .map_err(|fault| self.not_admin(&fault))?;
+        let secured = connector.connect(name, stream).await;
+        let stream = secured.map_err(|problem| self.not_admin(&problem))?;
+        self.exchange_over(stream, method, path, body).await
+    }
+
+    async fn exchange_over<T>(
+        &self,
+        stream: T,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Bytes, Fault>
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|fault| self.not_http(&fault))?;
         tokio::spawn(connection);
@@ -304,7 +358,7 @@ fn reachable(bound: SocketAddr) -> SocketAddr {
 }
 
 fn host_and_port(text: &str) -> Result<String, String> {
-    match text.rsplit_once(':') {
+    match text.strip_prefix(HTTPS).unwrap_or(text).rsplit_once(':') {
         Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
             Ok(text.to_owned())
         }
@@ -326,7 +380,8 @@ mod tests {
         if let Some(text) = config {
             std::fs::write(&file, text).unwrap();
         }
-        let arguments = AdminArguments { admin: admin.map(str::to_owned), config: None };
+        let admin = admin.map(str::to_owned);
+        let arguments = AdminArguments { admin, config: None, tls: AdminTlsArguments::default() };
         arguments.resolve_in(&file, environment.map(str::to_owned))
     }
 

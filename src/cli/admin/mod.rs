@@ -4,6 +4,7 @@ mod advise;
 mod api;
 mod budgets;
 mod cache;
+mod tls;
 mod writes;
 
 pub use budgets::Budgets;

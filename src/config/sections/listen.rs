@@ -10,8 +10,8 @@ use secrecy::SecretString;
 use crate::config::input::http_url::HttpUrl;
 use crate::config::input::reader::Reader;
 use crate::config::input::scalars::{Size, duration_text, size_text};
-use crate::config::printer::{Printer, list, redacted, text};
-use crate::config::sections::https::Https;
+use crate::config::printer::{Printer, inline, list, redacted, text};
+use crate::config::sections::tls::{Https, ServerTls};
 use crate::decision::body_pace::BodyPace;
 
 /// Default of `http` (SPECIFICATION, "Configuration").
@@ -38,6 +38,8 @@ pub struct Listen {
     pub unix: Option<PathBuf>,
     /// Admin listener; on loopback unless a token guards it.
     pub admin: Option<SocketAddr>,
+    /// TLS of the admin listener; `None`: plain HTTP.
+    pub admin_tls: Option<ServerTls>,
     /// Token that the admin listener requires.
     pub admin_token: Option<SecretString>,
     /// The gateway's own address in links and bodies; `None`: scheme and Host of each request.
@@ -67,6 +69,7 @@ impl Listen {
             https: reader.if_set("https", Https::read).flatten(),
             unix: reader.optional("unix"),
             admin: reader.optional("admin"),
+            admin_tls: reader.if_set("admin_tls", |entry| entry.table(ServerTls::read)).flatten(),
             admin_token: reader.optional("admin_token"),
             public_url: reader.optional("public_url"),
             header_timeout: reader.positive("header_timeout", Duration::from_secs(10)),
@@ -113,10 +116,15 @@ impl Listen {
                 );
             }
         }
+        if self.admin_tls.is_some() && self.admin.is_none() {
+            reader.refuse::<()>("admin_tls", "there is no admin listener", "admin, an address");
+        }
+        let is_guarded = reader.is_set("admin_token")
+            || self.admin_tls.as_ref().is_some_and(ServerTls::requires_clients);
         // Clients of the admin listener can read the quota ledger and purge the cache.
         if let Some(admin) = self.admin
             && !admin.ip().to_canonical().is_loopback()
-            && !reader.is_set("admin_token")
+            && !is_guarded
         {
             let problem =
                 format!("{admin} can be reached from other machines, and there is no admin_token");
@@ -136,6 +144,7 @@ impl Listen {
         }
         printer.set_some("unix", self.unix.as_ref().map(|unix| text(unix.display())));
         printer.set_some("admin", self.admin.map(text));
+        printer.set_some("admin_tls", self.admin_tls.as_ref().map(|tls| inline(&tls.printed())));
         printer.set_some("admin_token", self.admin_token.as_ref().map(|_| redacted()));
         printer.set_some("public_url", self.public_url.as_ref().map(text));
         printer.set("header_timeout", text(duration_text(self.header_timeout)));

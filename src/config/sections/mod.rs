@@ -3,17 +3,16 @@
 mod accounts;
 mod allow;
 mod apps;
-mod ca_file;
 mod cache;
 mod check;
 mod client_key;
 mod clients;
-mod https;
 mod limits;
 mod listen;
 mod passthrough;
 mod pools;
 mod telemetry;
+mod tls;
 mod tokens;
 mod upstream;
 mod webhooks;
@@ -22,16 +21,18 @@ mod writes;
 pub use accounts::{Account, Reach, Territory};
 pub use allow::{Allow, AllowedMethod};
 pub use apps::{App, Installation};
-pub use ca_file::CaFile;
 pub use cache::{Cache, CacheRule, Freshness};
 pub use client_key::{KEY_PREFIX, digest, digest_hex, generate};
 pub use clients::{Client, Priority};
-pub use https::{CertificateFault, CertificateFiles, Https, load as load_certificate};
 pub use limits::{Limits, Pace};
 pub use listen::Listen;
 pub use passthrough::{PASSTHROUGH_ACCOUNT, Passthrough};
 pub use pools::Pool;
 pub use telemetry::{LogFormat, Telemetry};
+pub use tls::{
+    CaFile, Certificate, CertificateFault, CertificateFiles, ClientAuth, Https, ServerTls,
+    load_certificate,
+};
 pub use tokens::Token;
 pub use upstream::Upstream;
 pub use webhooks::{Hook, Webhooks};

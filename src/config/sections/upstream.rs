@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::ca_file::CaFile;
+use super::tls::CaFile;
 use crate::api::Dialect;
 use crate::config::input::http_url::UpstreamUrl;
 use crate::config::input::reader::{Choice, Reader};

@@ -25,8 +25,8 @@ fn a_listener_for_tls_has_one_certificate_or_several() {
         let text = with_https(&https);
         let config = accepted(&text);
         let https = config.listen.https.as_ref().unwrap();
-        assert_eq!(https.certificates.len(), count);
-        assert!(https.certificates.iter().all(|files| files.loaded.is_some()));
+        assert_eq!(https.tls.certificates.len(), count);
+        assert!(https.tls.certificates.iter().all(|files| files.loaded.is_some()));
         let printed = config.redacted_toml();
         assert!(printed.contains("other_name.pem") == (count == 2), "{printed}");
         assert!(!format!("{config:?}").contains("PRIVATE"));
@@ -62,5 +62,72 @@ fn a_config_examined_without_secrets_needs_no_certificate() {
     let path = folder.path().join("weir.toml");
     std::fs::write(&path, text).unwrap();
     let config = load_without_secrets(&path).unwrap();
-    assert!(config.listen.https.unwrap().certificates[0].loaded.is_none());
+    assert!(config.listen.https.unwrap().tls.certificates[0].loaded.is_none());
+}
+
+#[test]
+fn certificates_of_clients_need_an_authority() {
+    let server = format!("address = \"127.0.0.1:8443\", {}", pair("server.pem", "server.pem"));
+    let authority = certificate("client_authority.pem");
+    for (https, auth) in [("", None), (", client_auth = \"required\"", Some("required"))] {
+        let text = with_https(&format!("{server}, client_ca = {authority:?}{https}"));
+        let config = accepted(&text);
+        let tls = &config.listen.https.as_ref().unwrap().tls;
+        assert_eq!(tls.requires_clients(), auth.is_some());
+        let printed = format!("client_auth = \"{}\"", auth.unwrap_or("optional"));
+        assert!(config.redacted_toml().contains(&printed));
+    }
+    for (more, key, message) in [
+        (", client_auth = \"required\"".to_owned(), "client_auth", "there is no client_ca"),
+        (", client_ca = \"/absent.pem\"".to_owned(), "client_ca", "/absent.pem cannot be read"),
+        (format!(", client_ca = {authority:?}, client_auth = \"never\""), "client_auth", "never"),
+    ] {
+        let faults = parsed(&with_https(&format!("{server}{more}"))).unwrap_err();
+        assert_eq!(faults.0[0].key, format!("listen.https.{key}"), "{faults}");
+        assert!(faults.to_string().contains(message), "{faults}");
+    }
+}
+
+#[test]
+fn a_client_has_a_key_or_a_certificate_of_its_own() {
+    let authority = certificate("client_authority.pem");
+    let server = format!("address = \"127.0.0.1:8443\", {}", pair("server.pem", "server.pem"));
+    let text = with_https(&format!("{server}, client_ca = {authority:?}"));
+    let client = |name: &str, keys: &str| {
+        format!("[[clients]]\nname = \"{name}\"\nreads = \"readers\"\n{keys}\n")
+    };
+    let named = client("certified", "certificate = \"spiffe://corp/ci\"");
+    let config = accepted(&format!("{text}\n{named}"));
+    let certified = config.clients.last().unwrap();
+    assert_eq!(certified.certificate.as_deref(), Some("spiffe://corp/ci"));
+    assert!(certified.key_sha256.is_none());
+    for (text, message) in [
+        (format!("{text}\n{named}{}", named.replace("certified", "twin")), "duplicate certificate"),
+        (format!("{text}\n{}", client("keyless", "")), "missing"),
+        (format!("{text}\n{}", client("empty", "certificate = \"\"")), "certificate"),
+        (format!("{}\n{named}", with_https(&server)), "no listener asks for certificates"),
+    ] {
+        let faults = parsed(&text).unwrap_err();
+        assert!(faults.to_string().contains(message), "{message}: {faults}");
+    }
+}
+
+#[test]
+fn an_admin_listener_with_required_certificates_needs_no_token() {
+    let authority = certificate("client_authority.pem");
+    let tls = |more: &str| {
+        let pair = pair("server.pem", "server.pem");
+        let admin = format!("admin = \"0.0.0.0:9090\"\nadmin_tls = {{ {pair}{more} }}");
+        spoilt("admin = \"127.0.0.1:9090\"", &admin)
+    };
+    let required = format!(", client_ca = {authority:?}, client_auth = \"required\"");
+    assert!(accepted(&tls(&required)).listen.admin_tls.is_some());
+    for more in [String::new(), format!(", client_ca = {authority:?}")] {
+        let faults = parsed(&tls(&more)).unwrap_err();
+        assert!(faults.to_string().contains("there is no admin_token"), "{faults}");
+    }
+    let pair = pair("server.pem", "server.pem");
+    let alone = format!("admin_tls = {{ {pair} }}");
+    let faults = parsed(&spoilt("admin = \"127.0.0.1:9090\"", &alone)).unwrap_err();
+    assert!(faults.to_string().contains("there is no admin listener"), "{faults}");
 }

@@ -110,7 +110,7 @@ fn references_are_resolved_and_defaults_filled_in() {
     );
     assert_eq!(config.pools[1].accounts, [0, 1]);
     let [ci, scan] = config.clients.as_slice() else { panic!("two clients") };
-    assert_eq!((ci.reads, ci.writes, ci.key_sha256), (0, Some(0), [0xaa; 32]));
+    assert_eq!((ci.reads, ci.writes, ci.key_sha256), (0, Some(0), Some([0xaa; 32])));
     assert_eq!(
         (scan.reads, scan.writes, scan.weight.get(), scan.priority),
         (1, None, 1, Priority::Normal)

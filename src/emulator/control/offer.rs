@@ -72,7 +72,7 @@ pub fn admit(request: &Request<Bytes>, segments: &[&str]) -> Result<(), JsonRepl
         let message = "the control plane is reached by an IP address or as localhost";
         return super::refuse(StatusCode::FORBIDDEN, message);
     }
-    if cross_site::is_of_foreign_page(uri, headers) {
+    if cross_site::is_of_foreign_page(uri, headers, "http") {
         let message = "pages of other sites may not use the control plane";
         return super::refuse(StatusCode::FORBIDDEN, message);
     }

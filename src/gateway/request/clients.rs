@@ -17,6 +17,7 @@ use crate::config::{AllowedMethod, Client as ClientConfig, Config, digest};
 use crate::decision::{AccountId, access::Rule};
 use crate::gateway::error::Unknown;
 use crate::gateway::http::headers::{Repeated, only_value};
+use crate::gateway::request::certified::CertificateNames;
 
 /// The client's header for its key; `Authorization` then goes upstream (SPECIFICATION, "Keys").
 pub const KEY_HEADER: &str = "x-weir-key";
@@ -36,25 +37,59 @@ pub struct Client {
 /// All clients by the digest of their key.
 pub struct Clients {
     by_digest: HashMap<[u8; 32], Arc<Client>>,
+    /// By a name in their certificate.
+    by_certificate: HashMap<Arc<str>, Arc<Client>>,
 }
 
 impl Clients {
     /// Indexes the clients of the validated config. An unparsable `allow` entry would allow
     /// nothing; the config rejects it beforehand.
     pub fn new(config: &Config) -> Self {
-        let served = config.clients.iter().enumerate().filter(|(_, client)| !client.retired);
-        Self {
-            by_digest: served
-                .map(|(index, client)| (client.key_sha256, Arc::new(Client::new(index, client))))
-                .collect(),
+        let mut clients = Self { by_digest: HashMap::new(), by_certificate: HashMap::new() };
+        for (index, settings) in config.clients.iter().enumerate() {
+            if settings.retired {
+                continue;
+            }
+            let client = Arc::new(Client::new(index, settings));
+            if let Some(name) = &settings.certificate {
+                clients.by_certificate.insert(Arc::clone(name), Arc::clone(&client));
+            }
+            if let Some(digest) = settings.key_sha256 {
+                clients.by_digest.insert(digest, client);
+            }
         }
+        clients
     }
 
     pub fn named(&self, name: &str) -> Option<&Arc<Client>> {
-        self.by_digest.values().find(|client| &*client.name == name)
+        let mut all = self.by_digest.values().chain(self.by_certificate.values());
+        all.find(|client| &*client.name == name)
     }
 
-    pub fn identify(&self, headers: &HeaderMap) -> Result<&Arc<Client>, Unknown> {
+    /// The client with one of these names. `None` if there is none, or several.
+    pub fn certified(&self, names: &CertificateNames) -> Option<&Arc<Client>> {
+        let mut found = names.iter().filter_map(|name| self.by_certificate.get(name));
+        let first = found.next()?;
+        found.all(|other| other.index == first.index).then_some(first)
+    }
+
+    /// Identifies the client by its key, or by its certificate. A key must not contradict the
+    /// certificate. Beside one, an `Authorization` that is no key is the client's own.
+    pub fn identify<'a>(
+        &'a self,
+        headers: &HeaderMap,
+        certified: Option<&'a Arc<Client>>,
+    ) -> Result<&'a Arc<Client>, Unknown> {
+        let Some(certified) = certified else { return self.identify_by_key(headers) };
+        match self.identify_by_key(headers) {
+            Ok(client) if client.index == certified.index => Ok(certified),
+            Ok(_) => Err(Unknown::OtherCertificate),
+            Err(_) if headers.contains_key(KEY_HEADER) => Err(Unknown::WrongKey),
+            Err(_) => Ok(certified),
+        }
+    }
+
+    fn identify_by_key(&self, headers: &HeaderMap) -> Result<&Arc<Client>, Unknown> {
         if let Some(key) = only_value(headers, KEY_HEADER)? {
             return self.by_key(key.as_bytes()).ok_or(Unknown::WrongKey);
         }
@@ -134,13 +169,14 @@ mod tests {
             allow: Vec::new(),
             max_wait: Duration::from_secs(30),
         };
-        Clients { by_digest: HashMap::from([(digest(b"weir_key"), Arc::new(client))]) }
+        let by_digest = HashMap::from([(digest(b"weir_key"), Arc::new(client))]);
+        Clients { by_digest, by_certificate: HashMap::new() }
     }
 
     fn identify(name: &'static str, value: &str) -> Result<String, Unknown> {
         let mut headers = HeaderMap::new();
         headers.insert(name, HeaderValue::from_str(value).unwrap());
-        clients().identify(&headers).map(|client| client.name.to_string())
+        clients().identify(&headers, None).map(|client| client.name.to_string())
     }
 
     #[test]
@@ -172,7 +208,7 @@ mod tests {
         ] {
             assert_eq!(identify("authorization", value), Err(Unknown::WrongKey), "{value}");
         }
-        assert_eq!(clients().identify(&HeaderMap::new()).err(), Some(Unknown::NoKey));
+        assert_eq!(clients().identify(&HeaderMap::new(), None).err(), Some(Unknown::NoKey));
     }
 
     #[test]
@@ -180,6 +216,6 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("x-weir-key", HeaderValue::from_static("weir_key"));
         headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer something-else"));
-        assert!(clients().identify(&headers).is_ok());
+        assert!(clients().identify(&headers, None).is_ok());
     }
 }

@@ -1,6 +1,7 @@
 //! Validation of a request, its client, its route.
 
 pub mod body;
+pub mod certified;
 pub mod clients;
 pub mod downstream;
 pub mod misplaced_key;

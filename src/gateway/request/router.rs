@@ -81,14 +81,17 @@ impl Router {
     }
 
     /// Returns the upstream credential that a known client sends beside its key, with a dynamic
-    /// account. `None` if there is none or it must not be used.
+    /// account. `None` if there is none or it must not be used. `by_key` is false for a client that
+    /// a certificate identifies.
     pub fn client_credential(
         &self,
         client: &Client,
         request_headers: &HeaderMap,
         is_read: bool,
+        by_key: bool,
     ) -> Result<Option<Arc<ClientCredential>>, GatewayError> {
-        if !self.env.config.passthrough.enabled || !request_headers.contains_key(KEY_HEADER) {
+        let is_identity = by_key && !request_headers.contains_key(KEY_HEADER);
+        if !self.env.config.passthrough.enabled || is_identity {
             return Ok(None);
         }
         let bad = |what| GatewayError::Malformed(Malformed::Bad(what));

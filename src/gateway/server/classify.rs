@@ -71,8 +71,10 @@ impl Handler {
             return Err(GatewayError::NotAllowed);
         }
         let is_read = matches!(valid.method, Method::GET | Method::HEAD);
+        // Beside a certificate as beside `X-Weir-Key`, `Authorization` is the client's own.
+        let by_key = self.certified.is_none();
         request.identity.client_credential =
-            gateway.router.client_credential(&client, &request.headers, is_read)?;
+            gateway.router.client_credential(&client, &request.headers, is_read, by_key)?;
         let client_credential = request.identity.client_credential.as_deref();
         if is_read && valid.path == "/rate_limit" {
             request.outcome.endpoint = "/rate_limit";
@@ -100,7 +102,7 @@ impl Handler {
         let clients = self.gateway.router.clients();
         let identified = match &request.identity.known {
             Some(known) => Ok(&known.client),
-            None => clients.identify(&request.headers),
+            None => clients.identify(&request.headers, self.certified.as_ref()),
         };
         let identified = identified.map(Arc::clone);
         if let Ok(client) = &identified {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::decision::floor_rate::FloorRate;
 use crate::gateway::assembly::Gateway;
 use crate::gateway::reload::Current;
+use crate::gateway::request::{certified::CertificateNames, clients::Client};
 use crate::gateway::response::pacing::{Pacing, Streams};
 use crate::gateway::server::tls::Tls;
 
@@ -30,6 +31,10 @@ pub struct Handler {
     pub(super) scheme: &'static str,
     /// Tells connections apart where they share something.
     pub(super) connection: u64,
+    /// The names in the certificate of the connection's client, if it presented one.
+    pub(super) names: Option<CertificateNames>,
+    /// The client that its certificate identifies.
+    pub(super) certified: Option<Arc<Client>>,
     /// The streams of its HTTP/2 connection that are being written.
     pub(super) streams: Option<Arc<Streams>>,
 }
@@ -61,20 +66,23 @@ impl Frontend {
     /// A handler for a new connection.
     pub(super) fn handler(&self) -> Handler {
         static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
-        self.handler_of(CONNECTIONS.fetch_add(1, Ordering::Relaxed))
+        self.handler_of(CONNECTIONS.fetch_add(1, Ordering::Relaxed), None)
     }
 
-    /// A handler for the connection of this number, under the current config.
-    pub(super) fn handler_of(&self, connection: u64) -> Handler {
+    /// A handler for the connection of this number, whose client has a certificate with these
+    /// names, under the current config.
+    pub(super) fn handler_of(&self, connection: u64, names: Option<CertificateNames>) -> Handler {
         let gateway = self.current.gateway();
-        Handler { gateway, scheme: self.scheme, connection, streams: None }
+        let clients = gateway.router.clients();
+        let certified = names.as_ref().and_then(|names| clients.certified(names)).map(Arc::clone);
+        Handler { gateway, scheme: self.scheme, connection, names, certified, streams: None }
     }
 
     /// Moves `handler` to the current config; returns true if it changed.
     pub(super) fn renew(&self, handler: &mut Handler) -> bool {
         let is_old = !self.current.is(&handler.gateway);
         if is_old {
-            *handler = self.handler_of(handler.connection);
+            *handler = self.handler_of(handler.connection, handler.names.take());
         }
         is_old
     }

@@ -35,7 +35,7 @@ use crate::gateway::cache::invalidation::snapshot_mark::Level;
 use crate::gateway::reload::Current;
 use crate::gateway::server::connection::LAST_REQUEST_WAIT;
 use crate::gateway::server::handler::Frontend;
-use crate::gateway::server::tls::Tls;
+use crate::gateway::server::tls::{HTTPS, Tls};
 
 /// Reads and writes have buffers of the gateway's own. The framework's take 80 KiB for each
 /// connection, and keep bytes of a slow body from its client (src/gateway/README.md, "The
@@ -223,8 +223,9 @@ impl Listening {
         }
         let mut https = None;
         let mut secured = None;
-        if let Some(config) = &gateway.env.config.listen.https {
-            let tls = Arc::new(Tls::new(config)?);
+        if let Some(config) = &gateway.env.config.listen.https
+            && let Some(tls) = Tls::new(HTTPS, current)?
+        {
             let mut service = Service::new("weir".into(), Frontend::tls(current, Arc::clone(&tls)));
             let (bound, socket) = open(&config.address, &mut service)?;
             let front = Arc::new(Frontend::tls(current, Arc::clone(&tls)));

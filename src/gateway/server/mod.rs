@@ -17,5 +17,5 @@ mod reads;
 mod request;
 mod session;
 mod stages;
-mod tls;
+pub mod tls;
 mod writes;

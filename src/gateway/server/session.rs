@@ -21,6 +21,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::clock::timer_now;
 use crate::gateway::error::{GatewayError, Malformed, TLS_HANDSHAKE};
+use crate::gateway::request::certified::CertificateNames;
 use crate::gateway::request::validate::HEAD_BYTES_MAX;
 use crate::gateway::response::pacing::Streams;
 use crate::gateway::response::{error::render_error, form::Form, render::Content, write};
@@ -49,6 +50,7 @@ struct Http2Frontend {
     front: Arc<Frontend>,
     options: HttpServerOptions,
     connection: u64,
+    names: Option<CertificateNames>,
     /// Each stream under way has a handle.
     streams: Arc<Streams>,
 }
@@ -63,7 +65,13 @@ impl ServerApp for Frontend {
         let mut handler = self.handler();
         let _connection = handler.gateway.env.active.hold();
         let stream = match &self.tls {
-            Some(tls) => handler.secured(tls, stream, shutdown).await?,
+            Some(tls) => {
+                let (stream, names) = handler.secured(tls, stream, shutdown).await?;
+                if names.is_some() {
+                    handler = self.handler_of(handler.connection, names);
+                }
+                stream
+            }
             None => stream,
         };
         let mut connection = Box::new(Connection::new(stream));
@@ -94,8 +102,8 @@ impl Http2Frontend {
         let mut options = HttpServerOptions::default();
         options.h2c = true;
         options.h2_idle_timeout = Some(handler.gateway.env.config.listen.idle_timeout);
-        let (front, connection) = (Arc::clone(front), handler.connection);
-        Self { front, options, connection, streams: Arc::default() }
+        let (front, names) = (Arc::clone(front), handler.names.clone());
+        Self { front, options, connection: handler.connection, names, streams: Arc::default() }
     }
 
     /// Serves a connection to its end. During a drain, its client has to end it, which many do not.
@@ -133,7 +141,8 @@ impl HttpServerApp for Http2Frontend {
         _shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         let streams = Some(Arc::clone(&self.streams));
-        let handler = Handler { streams, ..self.front.handler_of(self.connection) };
+        let handler =
+            Handler { streams, ..self.front.handler_of(self.connection, self.names.clone()) };
         handler.serve_http2(session).await;
         None
     }
@@ -153,7 +162,12 @@ impl HttpServerApp for Http2Frontend {
 
 impl Handler {
     /// Makes the TLS handshake of a connection. Its failures are counted.
-    async fn secured(&self, tls: &Tls, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+    async fn secured(
+        &self,
+        tls: &Tls,
+        stream: Stream,
+        shutdown: &ShutdownWatch,
+    ) -> Option<(Stream, Option<CertificateNames>)> {
         let env = &self.gateway.env;
         let address = client_address(&stream);
         let mut stopping = shutdown.clone();
@@ -167,7 +181,7 @@ impl Handler {
             () = stopped => return None,
         };
         let problem = match accepted {
-            Ok(stream) => return Some(stream),
+            Ok(secured) => return Some(secured),
             Err(problem) => problem,
         };
         env.metrics.refused(None, TLS_HANDSHAKE);

@@ -1,89 +1,250 @@
-//! TLS of the gateway's own listener: the handshake, the choice of a certificate, and its renewal.
+//! TLS of the gateway's own listeners: the handshake, the choice of a certificate, the certificates
+//! of clients, and the renewal of all.
 //!
-//! HTTP/2 is offered by ALPN. A session is resumed by a ticket. The files of the certificates are
-//! read every other second, and by that also after a symbolic link was exchanged. Files of no use
-//! leave the certificates in force.
+//! HTTP/2 is offered by ALPN. A session is resumed by a ticket. The files are read every other
+//! second, and by that also after a symbolic link was exchanged. Files of no use leave in force
+//! what is.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use pingora::listeners::tls::Acceptor;
-use pingora::protocols::Stream;
 use pingora::protocols::l4::stream::Stream as Plain;
+use pingora::protocols::{Ssl as _, Stream};
 use rustls::client::verify_server_name;
 use rustls::crypto::ring::{Ticketer, default_provider};
 use rustls::pki_types::ServerName;
-use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{
+    ClientHello, NoClientAuth, ParsedCertificate, ResolvesServerCert, WebPkiClientVerifier,
+};
 use rustls::sign::CertifiedKey;
-use rustls::{ServerConfig, version};
+use rustls::{RootCertStore, ServerConfig, version};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{sleep, timeout};
 
-use crate::config::{CertificateFault, CertificateFiles, Https, load_certificate};
+use crate::config::{CaFile, Certificate, ClientAuth, Listen, ServerTls, load_certificate};
+use crate::gateway::certificates::{CertificateProblem, InForce};
 use crate::gateway::reload::Current;
+use crate::gateway::request::certified::CertificateNames;
 
-/// Offered to clients, the preferred one first (RFC 7301).
-const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 /// Pause between two looks at the files. Chosen here: a renewal is in force within five seconds.
 const CHECK_PAUSE: Duration = Duration::from_secs(2);
 
+/// The key of a listener with TLS in the config, and its settings there.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// The key, such as `listen.https`.
+    pub key: &'static str,
+    /// Finds the settings.
+    settings: fn(&Listen) -> Option<&ServerTls>,
+    /// Offered to clients, the preferred one first (RFC 7301).
+    protocols: &'static [&'static [u8]],
+}
+
+/// `listen.https`.
+pub const HTTPS: Place = Place {
+    key: "listen.https",
+    settings: |listen| listen.https.as_ref().map(|https| &https.tls),
+    protocols: &[b"h2", b"http/1.1"],
+};
+/// `listen.admin_tls`.
+pub const ADMIN: Place = Place {
+    key: "listen.admin_tls",
+    settings: |listen| listen.admin_tls.as_ref(),
+    protocols: &[b"http/1.1"],
+};
+
 /// The TLS side of a listener.
 pub struct Tls {
-    acceptor: Acceptor,
-    certificates: Arc<Certificates>,
+    place: Place,
+    acceptor: ArcSwap<Acceptor>,
+}
+
+/// The content of the files, and the way to use it.
+#[derive(Clone, PartialEq)]
+struct Loaded {
+    certificates: Vec<(PathBuf, Arc<Certificate>)>,
+    client_ca: Option<CaFile>,
+    client_auth: ClientAuth,
 }
 
 impl Tls {
-    /// Begins with the certificates of the config.
-    pub fn new(https: &Https) -> io::Result<Self> {
-        let loaded = https.certificates.iter().filter_map(|files| files.loaded.clone());
-        let certificates = Arc::new(Certificates(ArcSwap::from_pointee(loaded.collect())));
-        let failed = |error: rustls::Error| io::Error::other(format!("TLS cannot start: {error}"));
-        let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_protocol_versions(&[&version::TLS13, &version::TLS12])
-            .map_err(failed)?;
-        let mut config =
-            builder.with_no_client_auth().with_cert_resolver(Arc::clone(&certificates) as _);
-        config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
-        config.ticketer = Ticketer::new().map_err(failed)?;
-        Ok(Self { acceptor: Acceptor::from_server_config(Arc::new(config)), certificates })
+    /// Begins with the files as the config has read them; `None` if the config has no TLS here.
+    pub fn new(place: Place, current: &Current) -> io::Result<Option<Arc<Self>>> {
+        let gateway = current.gateway();
+        let Some(settings) = (place.settings)(&gateway.env.config.listen) else { return Ok(None) };
+        let loaded = Loaded::of(settings);
+        let acceptor = loaded.acceptor(place)?;
+        gateway.env.certificates.put(place.key, loaded.certificates);
+        Ok(Some(Arc::new(Self { place, acceptor: ArcSwap::from_pointee(acceptor) })))
     }
 
-    /// Makes the handshake. Fails with the problem if it is not made within this time.
-    pub async fn accept(&self, stream: Stream, within: Duration) -> Result<Stream, String> {
+    /// Makes the handshake of a client. Fails with the problem if it is not made within this time.
+    pub async fn accept(
+        &self,
+        stream: Stream,
+        within: Duration,
+    ) -> Result<(Stream, Option<CertificateNames>), String> {
         let Ok(plain) = stream.into_any().downcast::<Plain>() else {
             return Err("not a socket".into());
         };
-        match timeout(within, self.acceptor.tls_handshake(*plain)).await {
-            Ok(Ok(stream)) => Ok(Box::new(stream)),
+        let acceptor = self.acceptor.load_full();
+        match timeout(within, acceptor.tls_handshake(*plain)).await {
+            Ok(Ok(stream)) => {
+                let presented = stream.get_ssl().and_then(|tls| tls.peer_certificate_der());
+                let names = presented.map(CertificateNames::of);
+                Ok((Box::new(stream), names))
+            }
             Ok(Err(error)) => Err(problem_of(&error.to_string())),
             Err(_) => Err("it took too long".into()),
         }
     }
 
-    /// Reads the files of the certificates again and again.
+    /// Makes the handshake over any transport, such as a borrowed socket.
+    pub async fn accept_over<T: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        transport: T,
+    ) -> io::Result<impl AsyncRead + AsyncWrite + Unpin + use<T>> {
+        let acceptor = self.acceptor.load_full();
+        acceptor.acceptor.accept(transport).await
+    }
+
+    /// Reads the files again and again.
     pub async fn renew(self: Arc<Self>, current: Arc<Current>) {
-        let mut problem = None;
+        let key = self.place.key;
+        let mut in_force = None;
+        let (mut fault, mut problems) = (None, None);
         loop {
-            sleep(CHECK_PAUSE).await;
-            let Some(https) = current.gateway().env.config.listen.https.clone() else { continue };
-            let read = tokio::task::spawn_blocking(move || load_all(&https.certificates)).await;
-            match read {
-                Ok(Ok(loaded)) => {
-                    problem = None;
-                    if self.certificates.replace(loaded) {
-                        tracing::info!("a certificate of listen.https was renewed");
+            let env = Arc::clone(&current.gateway().env);
+            let settings = (self.place.settings)(&env.config.listen).cloned();
+            let reading = settings.map(|settings| {
+                in_force.get_or_insert_with(|| Loaded::of(&settings));
+                tokio::task::spawn_blocking(move || Loaded::read(&settings))
+            });
+            if let Some(reading) = reading
+                && let Ok(read) = reading.await
+            {
+                match read.and_then(|loaded| self.replace(loaded, &mut in_force, &env.certificates))
+                {
+                    Ok(is_new) => {
+                        fault = None;
+                        if is_new {
+                            tracing::info!("a certificate of {key} was renewed");
+                        }
                     }
+                    // Once for each fault.
+                    Err(other) if fault.as_ref() != Some(&other) => {
+                        tracing::warn!(fault = %other, "a certificate of {key} cannot be renewed");
+                        fault = Some(other);
+                    }
+                    Err(_) => {}
                 }
-                // Once for each problem.
-                Ok(Err(fault)) if problem.as_ref() != Some(&fault) => {
-                    tracing::warn!(%fault, "a certificate of listen.https cannot be renewed");
-                    problem = Some(fault);
-                }
-                Ok(Err(_)) | Err(_) => {}
             }
+            // Once a day: the text has the days that are left.
+            let found = env.certificates.problems(key, env.clock.now());
+            if problems.as_ref() != Some(&found) {
+                for problem in &found {
+                    warn_of(key, problem);
+                }
+                problems = Some(found);
+            }
+            sleep(CHECK_PAUSE).await;
         }
+    }
+
+    /// Puts other files in force. Returns false if they have the same content.
+    fn replace(
+        &self,
+        loaded: Loaded,
+        in_force: &mut Option<Loaded>,
+        shown: &InForce,
+    ) -> Result<bool, String> {
+        if in_force.as_ref() == Some(&loaded) {
+            return Ok(false);
+        }
+        // With a new ticketer: a ticket vouches for a client's certificate under the old rules.
+        let acceptor = loaded.acceptor(self.place).map_err(|error| error.to_string())?;
+        self.acceptor.store(Arc::new(acceptor));
+        shown.put(self.place.key, loaded.certificates.clone());
+        *in_force = Some(loaded);
+        Ok(true)
+    }
+}
+
+fn warn_of(key: &str, problem: &CertificateProblem) {
+    match problem {
+        CertificateProblem::Refused(problem) => {
+            tracing::error!(problem, "clients refuse a certificate of {key}");
+        }
+        CertificateProblem::EndsSoon(problem) => {
+            tracing::warn!(problem, "a certificate of {key} must be renewed");
+        }
+    }
+}
+
+impl Loaded {
+    /// The files as the config has read them.
+    fn of(settings: &ServerTls) -> Self {
+        let certificates = settings.certificates.iter();
+        Self {
+            certificates: certificates
+                .filter_map(|files| Some((files.cert.clone(), Arc::clone(files.loaded.as_ref()?))))
+                .collect(),
+            client_ca: settings.client_ca.clone(),
+            client_auth: settings.client_auth,
+        }
+    }
+
+    /// The files as they are now.
+    fn read(settings: &ServerTls) -> Result<Self, String> {
+        let read = settings.certificates.iter().map(|files| {
+            let loaded = load_certificate(&files.cert, &files.key);
+            Ok((files.cert.clone(), Arc::new(loaded.map_err(|fault| fault.to_string())?)))
+        });
+        Ok(Self {
+            certificates: read.collect::<Result<_, String>>()?,
+            client_ca: settings.client_ca.as_ref().map(CaFile::read_again).transpose()?,
+            client_auth: settings.client_auth,
+        })
+    }
+
+    fn acceptor(&self, place: Place) -> io::Result<Acceptor> {
+        let failed = |error: rustls::Error| io::Error::other(format!("TLS cannot start: {error}"));
+        let certificates = self.certificates.iter();
+        let certified =
+            certificates.map(|(_, certificate)| Arc::clone(&certificate.certified)).collect();
+        let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_protocol_versions(&[&version::TLS13, &version::TLS12])
+            .map_err(failed)?
+            .with_client_cert_verifier(self.verifier()?)
+            .with_cert_resolver(Arc::new(ByName(certified)));
+        config.alpn_protocols = place.protocols.iter().map(|name| name.to_vec()).collect();
+        config.ticketer = Ticketer::new().map_err(failed)?;
+        Ok(Acceptor::from_server_config(Arc::new(config)))
+    }
+
+    /// The check of clients' certificates.
+    fn verifier(&self) -> io::Result<Arc<dyn ClientCertVerifier>> {
+        let Some(client_ca) = &self.client_ca else { return Ok(Arc::new(NoClientAuth)) };
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(client_ca.certificates().iter().cloned());
+        let verifier = WebPkiClientVerifier::builder_with_provider(
+            Arc::new(roots),
+            Arc::new(default_provider()),
+        );
+        let verifier = match self.client_auth {
+            ClientAuth::Optional => verifier.allow_unauthenticated(),
+            ClientAuth::Required => verifier,
+        };
+        let built = verifier.build();
+        built.map(|verifier| verifier as _).map_err(|error| {
+            let path = client_ca.path().display();
+            io::Error::other(format!("{path}: no client can be checked: {error}"))
+        })
     }
 }
 
@@ -99,6 +260,10 @@ fn problem_of(error: &str) -> String {
         "the client offers no version or cipher of TLS 1.2 or 1.3 that is known here".into()
     } else if begins("peer doesn't support any known protocol") {
         "the client offers no HTTP by ALPN".into()
+    } else if begins("peer sent no certificates") {
+        "the client has no certificate, which client_auth requires".into()
+    } else if let Some(problem) = cause.strip_prefix("invalid peer certificate: ") {
+        format!("the client's certificate is refused: {problem}")
     } else if let Some(alert) = cause.strip_prefix("received fatal alert: ") {
         format!("the client ended the handshake with the alert {alert}")
     } else if cause.is_empty() {
@@ -108,38 +273,19 @@ fn problem_of(error: &str) -> String {
     }
 }
 
-fn load_all(files: &[CertificateFiles]) -> Result<Vec<Arc<CertifiedKey>>, CertificateFault> {
-    files.iter().map(|files| load_certificate(&files.cert, &files.key).map(Arc::new)).collect()
-}
-
-/// The certificates in force.
+/// Chooses among certificates by the name that a client asks for.
 #[derive(Debug)]
-struct Certificates(ArcSwap<Vec<Arc<CertifiedKey>>>);
+struct ByName(Vec<Arc<CertifiedKey>>);
 
-impl Certificates {
-    /// Puts other certificates in force. Returns false if they are the same.
-    fn replace(&self, by: Vec<Arc<CertifiedKey>>) -> bool {
-        let chains = |of: &[Arc<CertifiedKey>]| -> Vec<_> {
-            of.iter().map(|certified| certified.cert.clone()).collect()
-        };
-        let is_new = chains(&self.0.load()) != chains(&by);
-        if is_new {
-            self.0.store(Arc::new(by));
-        }
-        is_new
-    }
-}
-
-impl ResolvesServerCert for Certificates {
+impl ResolvesServerCert for ByName {
     /// The first certificate with the client's name, else the first of all.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let certificates = self.0.load();
         let name = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
         let has_name = |certified: &&Arc<CertifiedKey>| {
             let parsed = certified.cert.first().map(ParsedCertificate::try_from);
             let (Some(Ok(parsed)), Some(name)) = (parsed, &name) else { return false };
             verify_server_name(&parsed, name).is_ok()
         };
-        certificates.iter().find(has_name).or_else(|| certificates.first()).cloned()
+        self.0.iter().find(has_name).or_else(|| self.0.first()).cloned()
     }
 }

@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -22,9 +23,10 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use super::labels::{
-    AccountLimitLabels, AddressLabels, BudgetLabels, ClientLabels, EndpointLabels, InvariantLabels,
-    LabelSet, Name, PredictionLabels, ReasonLabels, RefusedLabels, RequestDurationLabels,
-    RequestLabels, StateLabels, Status, TokenLabels, UpstreamLabels, WebhookLabels,
+    AccountLimitLabels, AddressLabels, BudgetLabels, CertificateLabels, ClientLabels,
+    EndpointLabels, InvariantLabels, LabelSet, Name, PredictionLabels, ReasonLabels, RefusedLabels,
+    RequestDurationLabels, RequestLabels, StateLabels, Status, TokenLabels, UpstreamLabels,
+    WebhookLabels,
 };
 use super::names::Metric;
 use super::outcome::Outcome;
@@ -130,6 +132,7 @@ struct Gauges {
     snapshot_time: Gauge<u64, AtomicU64>,
     upstream_down: Level<AddressLabels>,
     token_healthy: Level<TokenLabels>,
+    certificate_days_left: Fraction<CertificateLabels>,
 }
 
 impl Metrics {
@@ -379,6 +382,15 @@ impl Metrics {
         set(&self.gauges.token_healthy, &labels, u64::from(healthy));
     }
 
+    /// Sets the days until a certificate ends: `listener` is the key of its listener.
+    pub fn set_certificate(&self, listener: &'static str, certificate: &Path, days_left: f64) {
+        let certificate = certificate.to_string_lossy().as_ref().into();
+        let labels = CertificateLabels { listener, certificate };
+        if let Some(gauge) = self.gauges.certificate_days_left.fitting(&labels) {
+            gauge.set(days_left);
+        }
+    }
+
     /// Returns the text for one scrape: clears the gauges, lets `draw` set them with the `set_`
     /// methods, and encodes. Scrapes are serialised, so that none sees another's unfinished gauges;
     /// `draw` must not scrape.
@@ -455,6 +467,11 @@ impl Gauges {
             writes: Series::new(registry, Metric::Writes, Gauge::default),
             upstream_down: Series::new(registry, Metric::UpstreamDown, Gauge::default),
             token_healthy: Series::new(registry, Metric::TokenHealthy, Gauge::default),
+            certificate_days_left: Series::new(
+                registry,
+                Metric::CertificateDaysLeft,
+                Gauge::default,
+            ),
         }
     }
 
@@ -468,6 +485,7 @@ impl Gauges {
         self.writes.clear();
         self.upstream_down.clear();
         self.token_healthy.clear();
+        self.certificate_days_left.clear();
     }
 }
 

@@ -49,6 +49,7 @@ fn draw(metrics: &Metrics) {
     metrics.set_spools(8, 900);
     metrics.set_token_healthy("bot", "0", true);
     metrics.set_upstream_down("https://api.example.com", false);
+    metrics.set_certificate("listen.https", Path::new("/etc/weir/tls.crt"), -0.5);
 }
 
 fn assert_line(text: &str, line: &str) {
@@ -87,6 +88,7 @@ fn every_metric_of_the_contract_has_exactly_its_name_and_labels() {
         "weir_background_revalidations_total 1",
         r#"weir_predicted_etags_total{endpoint="/repos/{owner}/{repo}",outcome="confirmed"} 1"#,
         r#"weir_token_healthy{account="bot",token="0"} 1"#,
+        r#"weir_certificate_days_left{listener="listen.https",certificate="/etc/weir/tls.crt"} -0.5"#,
         r#"weir_webhook_deliveries_total{event="push",outcome="accepted"} 1"#,
         r#"weir_invariant_broken_total{invariant="lease_settled_twice"} 1"#,
     ] {

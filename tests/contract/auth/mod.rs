@@ -1,6 +1,7 @@
 //! Keys, permissions, apps and client credentials.
 
 pub(crate) mod apps;
+mod client_certificates;
 mod denials;
 mod keys;
 mod minting;

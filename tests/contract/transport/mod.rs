@@ -15,6 +15,7 @@ mod request_heads;
 mod slow_readers;
 mod streamed_answers;
 mod tls;
+mod tls_offers;
 mod trailers;
 mod upstream_failures;
 mod upstream_outages;

@@ -6,80 +6,14 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::HandshakeKind;
 use rustls::version::{TLS12, TLS13};
-use rustls::{
-    ALL_VERSIONS, ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned,
-    SupportedProtocolVersion,
-};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use crate::support::tls_client::{blocking, client, client_of, connect, get};
 use crate::support::tls_upstream::certificate_file;
-use crate::support::{KEY, Setup, World, captured_log, eventually};
-
-type Secured = StreamOwned<ClientConnection, TcpStream>;
-
-/// A pause of a read that is not answered, as a failure and not for ever.
-const READ_TIMEOUT: Duration = Duration::from_secs(20);
-
-fn client(protocols: &[&[u8]]) -> Arc<ClientConfig> {
-    client_of(ALL_VERSIONS, protocols)
-}
-
-fn client_of(
-    versions: &[&'static SupportedProtocolVersion],
-    protocols: &[&[u8]],
-) -> Arc<ClientConfig> {
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(certificate_file("authority.pem")).unwrap()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(versions)
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-    Arc::new(config)
-}
-
-/// Connects to this name, and makes the handshake.
-fn connect(config: &Arc<ClientConfig>, at: SocketAddr, name: &str) -> std::io::Result<Secured> {
-    let tcp = TcpStream::connect(at)?;
-    tcp.set_read_timeout(Some(READ_TIMEOUT))?;
-    let name = ServerName::try_from(name.to_owned()).unwrap();
-    let tls = ClientConnection::new(Arc::clone(config), name).map_err(std::io::Error::other)?;
-    let mut stream = StreamOwned::new(tls, tcp);
-    while stream.conn.is_handshaking() {
-        stream.conn.complete_io(&mut stream.sock)?;
-    }
-    Ok(stream)
-}
-
-/// Sends a GET, and reads its answer.
-fn get(stream: &mut Secured, path: &str) -> String {
-    let request = format!(
-        "GET {path} HTTP/1.1\r\nHost: weir.internal:8443\r\nAuthorization: Bearer {KEY}\r\n\r\n"
-    );
-    stream.write_all(request.as_bytes()).unwrap();
-    let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
-    loop {
-        let text = String::from_utf8_lossy(&answer).to_lowercase();
-        let length = text.split_once("content-length: ").and_then(|(_, rest)| {
-            rest.split_once("\r\n").and_then(|(length, _)| length.parse::<usize>().ok())
-        });
-        let body = text.split_once("\r\n\r\n").map(|(_, body)| body.len());
-        if body.zip(length).is_some_and(|(body, length)| body >= length) {
-            return String::from_utf8(answer).unwrap();
-        }
-        let count = stream.read(&mut piece).unwrap();
-        assert!(count > 0, "the connection ended: {text}");
-        answer.extend_from_slice(&piece[..count]);
-    }
-}
+use crate::support::{Setup, World, captured_log, eventually};
 
 fn https(pairs: &[&Path]) -> String {
     let pair = |path: &&Path| format!("{{ cert = '{0}', key = '{0}' }}", path.display());
@@ -91,10 +25,6 @@ async fn start(pairs: &[&Path]) -> (World, SocketAddr) {
     let world = Setup::new().listen(&https(pairs)).start().await;
     let address = world.https.expect("it listens");
     (world, address)
-}
-
-async fn blocking<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
-    tokio::task::spawn_blocking(act).await.unwrap()
 }
 
 fn handshakes_failed(world: &World) -> bool {

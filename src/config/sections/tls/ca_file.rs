@@ -29,6 +29,20 @@ impl CaFile {
         &self.path
     }
 
+    /// Reads the file again.
+    pub fn read_again(&self) -> Result<Self, String> {
+        Self::load(&self.path)
+    }
+
+    /// Reads a file of certificates.
+    pub fn load(path: &Path) -> Result<Self, String> {
+        let pem = regular_file(path, BYTES_MAX)
+            .map_err(|problem| format!("{} {problem}", path.display()))?;
+        let certificates =
+            certificates(&pem).map_err(|problem| format!("{}: {problem}", path.display()))?;
+        Ok(Self { path: path.to_owned(), certificates: certificates.into() })
+    }
+
     /// Its certificates; never empty, unless the config was read without secrets.
     pub fn certificates(&self) -> &[CertificateDer<'static>] {
         &self.certificates
@@ -52,15 +66,7 @@ impl Read for CaFile {
         if entry.document.secrets == Secrets::Presumed {
             return Some(Self { path, certificates: Arc::default() });
         }
-        let certificates = regular_file(&path, BYTES_MAX)
-            .map_err(|problem| format!("{} {problem}", path.display()))
-            .and_then(|pem| {
-                certificates(&pem).map_err(|problem| format!("{}: {problem}", path.display()))
-            });
-        match certificates {
-            Ok(certificates) => Some(Self { path, certificates: certificates.into() }),
-            Err(problem) => entry.refuse(problem, Self::accepted()),
-        }
+        Self::load(&path).or_else(|problem| entry.refuse(problem, Self::accepted()).ok_or(())).ok()
     }
 }
 

@@ -1,0 +1,158 @@
+//! A certificate of the gateway itself, with its key: read with the config, so that `weir check`
+//! finds its faults. A gateway that runs reads it again when its files change
+//! (`gateway/server/tls.rs`).
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use rustls::{Error, InconsistentKeys};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::error::X509Error;
+use x509_parser::prelude::FromDer;
+
+use crate::config::input::document::Secrets;
+use crate::config::input::reader::Reader;
+use crate::config::input::regular_file;
+use crate::config::printer::{inline, text};
+
+/// Largest file accepted. A chain has some 5 KiB.
+const BYTES_MAX: usize = 256 * 1024;
+
+const CHAIN: &str = "a file of certificates in PEM form: -----BEGIN CERTIFICATE-----";
+const KEY: &str = "a file with the certificate's key in PEM form: -----BEGIN PRIVATE KEY-----";
+
+/// The files of a certificate and its key.
+#[derive(Clone, Debug)]
+pub struct CertificateFiles {
+    /// Certificate chain in PEM form, the gateway's own first.
+    pub cert: PathBuf,
+    /// Its private key in PEM form.
+    pub key: PathBuf,
+    /// Their content; `None` if the config was read without secrets.
+    pub loaded: Option<Arc<Certificate>>,
+}
+
+/// A certificate chain, its key, and its validity.
+pub struct Certificate {
+    /// The chain and the key for handshakes.
+    pub certified: Arc<CertifiedKey>,
+    /// Seconds since the epoch at which the first certificate becomes valid.
+    pub valid_from: i64,
+    /// Seconds since the epoch at which it ends.
+    pub valid_until: i64,
+    /// A fault of the chain that clients may stumble over.
+    pub chain_problem: Option<String>,
+}
+
+impl fmt::Debug for Certificate {
+    /// Leaves out the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificate")
+            .field("valid_from", &self.valid_from)
+            .field("valid_until", &self.valid_until)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for Certificate {
+    /// Compares the chains: a new key comes with a new certificate.
+    fn eq(&self, other: &Self) -> bool {
+        self.certified.cert == other.certified.cert
+    }
+}
+
+impl CertificateFiles {
+    /// Reads the keys `cert` and `key` of a table.
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let cert: Option<PathBuf> = reader.required("cert");
+        let key: Option<PathBuf> = reader.required("key");
+        let (cert, key) = (cert?, key?);
+        if reader.secrets() == Secrets::Presumed {
+            return Some(Self { cert, key, loaded: None });
+        }
+        match load(&cert, &key) {
+            Ok(loaded) => Some(Self { cert, key, loaded: Some(Arc::new(loaded)) }),
+            Err(CertificateFault::Chain(problem)) => reader.refuse("cert", problem, CHAIN),
+            Err(CertificateFault::Key(problem)) => reader.refuse("key", problem, KEY),
+        }
+    }
+
+    pub(crate) fn printed(&self) -> String {
+        inline(&[("cert", text(self.cert.display())), ("key", text(self.key.display()))])
+    }
+}
+
+/// A pair of files that is of no use, with the problem of one of them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CertificateFault {
+    /// The file of the certificate chain.
+    #[error("{0}")]
+    Chain(String),
+    /// The file of the key.
+    #[error("{0}")]
+    Key(String),
+}
+
+/// Reads a certificate chain and its key.
+pub fn load(cert: &Path, key: &Path) -> Result<Certificate, CertificateFault> {
+    let of = |path: &Path, problem: &str| format!("{}: {problem}", path.display());
+    let unreadable = |path: &Path, problem: String| format!("{} {problem}", path.display());
+    let pem = regular_file(cert, BYTES_MAX)
+        .map_err(|problem| CertificateFault::Chain(unreadable(cert, problem)))?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let chain = chain
+        .map_err(|_| CertificateFault::Chain(of(cert, "a certificate is damaged or cut off")))?;
+    if chain.is_empty() {
+        return Err(CertificateFault::Chain(of(cert, "it has no certificate")));
+    }
+    let pem = regular_file(key, BYTES_MAX)
+        .map_err(|problem| CertificateFault::Key(unreadable(key, problem)))?;
+    let private = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
+        CertificateFault::Key(of(key, "it has no private key that is not encrypted"))
+    })?;
+    let damaged = |place: &str| CertificateFault::Chain(of(cert, &format!("its {place} damaged")));
+    let (valid_from, valid_until, chain_problem) =
+        facts_of(&chain).ok_or_else(|| damaged("first or a later certificate is"))?;
+    let certified = CertifiedKey::from_der(chain, private, &default_provider());
+    let certified = certified.map_err(|error| match error {
+        Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => CertificateFault::Key(of(
+            key,
+            &format!("it does not belong to the certificate of {}", cert.display()),
+        )),
+        Error::InvalidCertificate(_) => damaged("first certificate is"),
+        _ => CertificateFault::Key(of(key, "a kind of key that is not supported")),
+    })?;
+    Ok(Certificate { certified: Arc::new(certified), valid_from, valid_until, chain_problem })
+}
+
+/// The bounds of the first certificate's validity, and the problem of the chain.
+fn facts_of(chain: &[CertificateDer<'_>]) -> Option<(i64, i64, Option<String>)> {
+    let parsed: Option<Vec<_>> = chain
+        .iter()
+        .map(|der| X509Certificate::from_der(der).ok().map(|(_, certificate)| certificate))
+        .collect();
+    let parsed = parsed?;
+    let validity = parsed.first()?.validity();
+    let broken = parsed.windows(2).position(|pair| !is_issued_by(&pair[0], &pair[1]));
+    let problem = broken.map(|index| {
+        format!(
+            "certificate {} of the file was not issued by the next one: clients may not find an authority",
+            index + 1
+        )
+    });
+    Some((validity.not_before.timestamp(), validity.not_after.timestamp(), problem))
+}
+
+fn is_issued_by(certificate: &X509Certificate<'_>, issuer: &X509Certificate<'_>) -> bool {
+    certificate.issuer() == issuer.subject()
+        && match certificate.verify_signature(Some(issuer.public_key())) {
+            // An algorithm that is unknown here says nothing.
+            Ok(()) | Err(X509Error::SignatureUnsupportedAlgorithm) => true,
+            Err(_) => false,
+        }
+}

@@ -1,0 +1,142 @@
+//! The certificates of the listeners as operators see them: the days that are left, and what
+//! clients will stumble over.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::clock::Timestamp;
+use crate::config::{Certificate, Listen, ServerTls};
+
+/// A certificate that ends earlier gets a warning. Chosen here: usual renewals come a month before.
+const RENEWAL_DUE: Duration = Duration::from_secs(14 * 24 * 60 * 60);
+const DAY_S: u64 = 24 * 60 * 60;
+
+type Served = Vec<(PathBuf, Arc<Certificate>)>;
+
+/// A problem of a certificate that can be read, with its file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CertificateProblem {
+    /// Clients refuse it.
+    Refused(String),
+    /// Clients will refuse it soon.
+    EndsSoon(String),
+}
+
+/// The served certificates by the key of their listener. Outlives a reload.
+#[derive(Default)]
+pub struct InForce(Mutex<BTreeMap<&'static str, Served>>);
+
+impl InForce {
+    /// Replaces the certificates of a listener.
+    pub(super) fn put(&self, key: &'static str, certificates: Served) {
+        self.0.lock().insert(key, certificates);
+    }
+
+    /// Calls `each` with the key of the listener, the file and the days that are left, negative
+    /// after the end.
+    pub fn days_left(&self, now: Timestamp, mut each: impl FnMut(&'static str, &Path, f64)) {
+        for (key, certificates) in &*self.0.lock() {
+            for (path, certificate) in certificates {
+                each(key, path, days_left(certificate, now));
+            }
+        }
+    }
+
+    /// The problems that the clients of a listener have at this time, or soon.
+    pub fn problems(&self, key: &str, now: Timestamp) -> Vec<CertificateProblem> {
+        let served = self.0.lock();
+        let certificates = served.get(key).into_iter().flatten();
+        certificates.filter_map(|(path, certificate)| problem(path, certificate, now)).collect()
+    }
+}
+
+/// The problems of the configured certificates at this time, or soon, each with the key of its
+/// listener.
+pub fn certificate_problems(
+    listen: &Listen,
+    now: Timestamp,
+) -> impl Iterator<Item = (&'static str, CertificateProblem)> {
+    let https = listen.https.iter().map(|https| ("listen.https", &https.tls));
+    let admin = listen.admin_tls.iter().map(|tls| ("listen.admin_tls", tls));
+    let files = |(key, tls): (_, &'_ ServerTls)| {
+        let certificates = tls.certificates.clone();
+        certificates.into_iter().map(move |files| (key, files))
+    };
+    https.chain(admin).flat_map(files).filter_map(move |(key, files)| {
+        Some((key, problem(&files.cert, files.loaded.as_deref()?, now)?))
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds of a century are exact")]
+fn days_left(certificate: &Certificate, now: Timestamp) -> f64 {
+    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    certificate.valid_until.saturating_sub(now) as f64 / DAY_S as f64
+}
+
+fn problem(path: &Path, certificate: &Certificate, now: Timestamp) -> Option<CertificateProblem> {
+    let at = |seconds: i64| Timestamp::from_secs(u64::try_from(seconds).unwrap_or(0));
+    let (from, until) = (at(certificate.valid_from), at(certificate.valid_until));
+    let path = path.display();
+    let refused = |problem: String| Some(CertificateProblem::Refused(format!("{path}: {problem}")));
+    if until <= now {
+        return refused(format!("the certificate ended at {}", until.rfc3339()));
+    }
+    if from > now {
+        return refused(format!("the certificate is not valid before {}", from.rfc3339()));
+    }
+    if let Some(problem) = &certificate.chain_problem {
+        return refused(problem.clone());
+    }
+    (until <= now + RENEWAL_DUE).then(|| {
+        let days = until.since(now).as_secs() / DAY_S;
+        let ends = until.rfc3339();
+        let text = format!("{path}: the certificate ends at {ends}, in {days} days");
+        CertificateProblem::EndsSoon(text)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::load_certificate;
+
+    fn problem_at(name: &str, now: Timestamp) -> Option<CertificateProblem> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/certificates");
+        let path = path.join(name);
+        problem(&path, &load_certificate(&path, &path).unwrap(), now)
+    }
+
+    #[test]
+    fn a_certificate_that_clients_refuse_is_a_problem_of_its_time() {
+        let now = Timestamp::from_secs(1_800_000_000);
+        assert_eq!(problem_at("server.pem", now), None);
+        assert_eq!(problem_at("chained.pem", now), None);
+        for (name, expected) in [
+            ("expired.pem", "the certificate ended at 2020-02-01T00:00:00Z"),
+            ("not_yet_valid.pem", "the certificate is not valid before 2119-01-01T00:00:00Z"),
+            ("broken_chain.pem", "certificate 1 of the file was not issued by the next one"),
+        ] {
+            let Some(CertificateProblem::Refused(problem)) = problem_at(name, now) else {
+                panic!("{name}")
+            };
+            assert!(problem.contains(name) && problem.contains(expected), "{problem}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_certificate_is_announced() {
+        // The first of February 2020.
+        let end = Timestamp::from_secs(1_580_515_200);
+        let before = |days: u64| end - Duration::from_secs(days * DAY_S + 60);
+        assert_eq!(problem_at("expired.pem", before(14)), None);
+        let Some(CertificateProblem::EndsSoon(problem)) = problem_at("expired.pem", before(3))
+        else {
+            panic!("it ends in three days")
+        };
+        assert!(problem.contains("in 3 days"), "{problem}");
+    }
+}

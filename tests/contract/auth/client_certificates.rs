@@ -1,0 +1,197 @@
+//! Clients that are known by a certificate: whom the gateway takes them for, and the certificates
+//! that it refuses (SPECIFICATION, "Keys").
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::symlink;
+
+use rustls::version::{TLS12, TLS13};
+use rustls::{ALL_VERSIONS, HandshakeKind};
+use serde_json::Value;
+
+use crate::support::tls_client::{blocking, client_with, connect, get_with};
+use crate::support::tls_upstream::certificate_file;
+use crate::support::{KEY, OTHER_KEY, Setup, World, captured_log, eventually};
+
+const WIDGETS: &str = "/repos/acme/widgets";
+/// The names of `ci_client.pem`.
+const URI: &str = "spiffe://corp.test/ci";
+const DNS: &str = "ci.corp.test";
+
+fn listens(client_ca: &str, more: &str) -> String {
+    let server = certificate_file("server.pem");
+    format!(
+        "https = {{ address = \"127.0.0.1:0\", cert = '{0}', key = '{0}', client_ca = '{client_ca}'{more} }}",
+        server.display()
+    )
+}
+
+fn authority() -> String {
+    certificate_file("client_authority.pem").display().to_string()
+}
+
+/// A gateway whose client `certified` has the certificate of this name, and no key.
+async fn start(more: &str, name: &str) -> (World, SocketAddr) {
+    let client = format!("[[clients]]\nname = \"certified\"\ncertificate = \"{name}\"\n");
+    let setup = Setup::new().listen(&listens(&authority(), more)).config(&client);
+    let world = setup.start().await;
+    let address = world.https.expect("it listens");
+    (world, address)
+}
+
+/// The answer to a GET with these header lines by a client with this certificate.
+async fn asks(
+    address: SocketAddr,
+    certificate: Option<&'static str>,
+    headers: String,
+) -> std::io::Result<String> {
+    blocking(move || {
+        let config = client_with(ALL_VERSIONS, &[], certificate);
+        get_with(&mut connect(&config, address, "localhost")?, WIDGETS, &headers)
+    })
+    .await
+}
+
+fn bearer(key: &str) -> String {
+    format!("Authorization: Bearer {key}\r\n")
+}
+
+fn requests_of(world: &World, client: &str) -> bool {
+    world.gateway.env.metrics.scrape(|_| ()).contains(&format!("client=\"{client}\""))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_identifies_its_client_without_a_key() {
+    for name in [URI, DNS] {
+        let (world, address) = start("", name).await;
+        let answer = asks(address, Some("ci_client.pem"), String::new()).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{name}: {answer}");
+        eventually(|| requests_of(&world, "certified")).await;
+        assert!(!requests_of(&world, "ci"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_optional_certificate_leaves_keys_in_use() {
+    let (world, address) = start("", URI).await;
+    let answer = asks(address, None, bearer(KEY)).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let answer = asks(address, Some("nobody_client.pem"), bearer(KEY)).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    for certificate in [None, Some("nobody_client.pem")] {
+        let answer = asks(address, certificate, String::new()).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    }
+    eventually(|| requests_of(&world, "ci")).await;
+    assert!(!requests_of(&world, "certified"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_of_another_client_contradicts_the_certificate() {
+    let (_world, address) = start("", URI).await;
+    for headers in [bearer(OTHER_KEY), format!("X-Weir-Key: {OTHER_KEY}\r\n")] {
+        let answer = asks(address, Some("ci_client.pem"), headers).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+        assert!(answer.contains("belong to different clients"), "{answer}");
+    }
+    let unknown = asks(address, Some("ci_client.pem"), "X-Weir-Key: weir_x\r\n".into()).await;
+    assert!(unknown.unwrap().starts_with("HTTP/1.1 401 "));
+}
+
+#[tokio::test]
+async fn a_bad_certificate_ends_the_handshake() {
+    captured_log::begin();
+    for more in ["", ", client_auth = \"required\""] {
+        let (_world, address) = start(more, URI).await;
+        for (certificate, cause) in
+            [("expired_client.pem", "expired"), ("foreign_client.pem", "UnknownIssuer")]
+        {
+            let refused = asks(address, Some(certificate), String::new()).await;
+            assert!(refused.is_err(), "{certificate}: {refused:?}");
+            eventually(|| {
+                let log = captured_log::own();
+                log.contains("the client's certificate is refused") && log.contains(cause)
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_required_certificate_must_be_presented() {
+    let (_world, address) = start(", client_auth = \"required\"", URI).await;
+    assert!(asks(address, None, bearer(KEY)).await.is_err());
+    let answer = asks(address, Some("nobody_client.pem"), bearer(KEY)).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resumed_session_keeps_its_client() {
+    let (_world, address) = start("", URI).await;
+    blocking(move || {
+        for version in [&TLS13, &TLS12] {
+            let config = client_with(&[version], &[], Some("ci_client.pem"));
+            for kind in [HandshakeKind::Full, HandshakeKind::Resumed] {
+                let mut stream = connect(&config, address, "localhost").unwrap();
+                let answer = get_with(&mut stream, WIDGETS, "").unwrap();
+                assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+                assert_eq!(stream.conn.handshake_kind(), Some(kind), "{version:?}");
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_knows_its_client_under_a_new_config() {
+    let (world, address) = start("", URI).await;
+    let config = client_with(ALL_VERSIONS, &[], Some("ci_client.pem"));
+    let mut stream = blocking(move || {
+        let mut stream = connect(&config, address, "localhost").unwrap();
+        assert!(get_with(&mut stream, WIDGETS, "").unwrap().starts_with("HTTP/1.1 200 "));
+        stream
+    })
+    .await;
+    world.reload(|text| text.replace(URI, "spiffe://corp.test/gone"));
+    let answer = blocking(move || get_with(&mut stream, WIDGETS, "").unwrap()).await;
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_authorities_are_in_force_without_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let [link, next] = ["ca.pem", "next.pem"].map(|name| folder.path().join(name));
+    symlink(certificate_file("authority.pem"), &link).unwrap();
+    let client = format!("[[clients]]\nname = \"certified\"\ncertificate = \"{URI}\"\n");
+    let https = listens(&link.display().to_string(), "");
+    let world = Setup::new().listen(&https).config(&client).start().await;
+    let address = world.https.unwrap();
+    assert!(asks(address, Some("ci_client.pem"), String::new()).await.is_err());
+    symlink(certificate_file("client_authority.pem"), &next).unwrap();
+    fs::rename(&next, &link).unwrap();
+    let asks = || {
+        let config = client_with(ALL_VERSIONS, &[], Some("ci_client.pem"));
+        let stream = connect(&config, address, "localhost");
+        stream.and_then(|mut stream| get_with(&mut stream, WIDGETS, "")).is_ok()
+    };
+    eventually(|| tokio::task::block_in_place(asks)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_authorization_beside_a_certificate_is_the_clients_own() {
+    let client = format!("[[clients]]\nname = \"certified\"\ncertificate = \"{URI}\"\n");
+    let setup = Setup::new().listen(&listens(&authority(), ""));
+    let setup = setup.config("[passthrough]\nenabled = true").config(&client);
+    let world = setup.start().await;
+    let address = world.https.unwrap();
+    let own = bearer("emu_classic_cleo_all_scopes");
+    let answer = blocking(move || {
+        let config = client_with(ALL_VERSIONS, &[], Some("ci_client.pem"));
+        let mut stream = connect(&config, address, "localhost").unwrap();
+        get_with(&mut stream, "/user", &own).unwrap()
+    })
+    .await;
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    let user: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(user["login"], "cleo", "{answer}");
+}

@@ -1,0 +1,172 @@
+//! What a scanner of TLS sees: the versions and ciphers that a handshake can end with, one by one.
+//! The list is Mozilla's "intermediate" for a server (SPECIFICATION, "Connections").
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use rustls::version::TLS12;
+
+use crate::support::Setup;
+use crate::support::tls_client::{blocking, client_of, connect, get_with};
+use crate::support::tls_upstream::certificate_file;
+
+/// TLS 1.3 has these three alone (RFC 8446 §B.4).
+const TLS13: [u16; 3] = [0x1301, 0x1302, 0x1303];
+/// With forward secrecy and authenticated encryption, for a certificate with an ECDSA key.
+const GOOD: [u16; 3] = [0xc02b, 0xc02c, 0xcca9];
+/// Without one of both, or weaker still: null, export, RC4, 3DES, CBC, static RSA, anonymous.
+const BAD: [u16; 26] = [
+    0x0000, 0x0001, 0x0002, 0x0003, 0x0004, 0x0005, 0x000a, 0x0018, 0x001b, 0x002f, 0x0033, 0x0034,
+    0x0035, 0x0039, 0x003c, 0x003d, 0x0067, 0x009c, 0x009d, 0x00a2, 0xc007, 0xc008, 0xc009, 0xc00a,
+    0xc013, 0xc023,
+];
+/// Chosen when a client offers no extension for versions.
+const LEGACY_1_2: u16 = 0x0303;
+
+/// The answer to a client's first message.
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    /// The version and the cipher.
+    Hello(u16, u16),
+    /// The description of the fatal alert (RFC 8446 §6).
+    Alert(u8),
+    Closed,
+}
+
+const HANDSHAKE_FAILURE: u8 = 40;
+const PROTOCOL_VERSION: u8 = 70;
+
+async fn start() -> (crate::support::World, SocketAddr) {
+    let server = certificate_file("server.pem");
+    let https = format!(
+        "https = {{ address = \"127.0.0.1:0\", cert = '{0}', key = '{0}' }}",
+        server.display()
+    );
+    let world = Setup::new().listen(&https).start().await;
+    let address = world.https.unwrap();
+    (world, address)
+}
+
+/// Prefixes bytes with their length of this many bytes.
+fn sized(width: usize, bytes: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(bytes.len()).unwrap().to_be_bytes();
+    [&length[4 - width..], bytes].concat()
+}
+
+fn extension(kind: u16, content: &[u8]) -> Vec<u8> {
+    [kind.to_be_bytes().as_slice(), &sized(2, content)].concat()
+}
+
+/// A `ClientHello` with these versions, the highest first, and ciphers (RFC 8446 §4.1.2).
+fn hello(versions: &[u16], ciphers: &[u16]) -> Vec<u8> {
+    let words =
+        |words: &[u16]| -> Vec<u8> { words.iter().flat_map(|word| word.to_be_bytes()).collect() };
+    let mut extensions = [
+        extension(0, &sized(2, &[&[0], &sized(2, b"localhost")[..]].concat())),
+        // The groups x25519, P-256 and P-384, uncompressed points, and common signatures.
+        extension(10, &sized(2, &words(&[0x001d, 0x0017, 0x0018]))),
+        extension(11, &[1, 0]),
+        extension(13, &sized(2, &words(&[0x0403, 0x0503, 0x0804, 0x0401, 0x0203, 0x0201]))),
+    ]
+    .concat();
+    if versions[0] > LEGACY_1_2 {
+        extensions.extend(extension(43, &sized(1, &words(versions))));
+        // Any 32 bytes are a share of x25519.
+        let share = [words(&[0x001d]), sized(2, &[9; 32])].concat();
+        extensions.extend(extension(51, &sized(2, &share)));
+    }
+    let body = [
+        versions[0].min(LEGACY_1_2).to_be_bytes().as_slice(),
+        &[7; 32],
+        &[0],
+        &sized(2, &words(ciphers)),
+        &[1, 0],
+        &sized(2, &extensions),
+    ]
+    .concat();
+    let message = [&[1][..], &sized(3, &body)].concat();
+    [&[22, 3, 1][..], &sized(2, &message)].concat()
+}
+
+/// Sends a first message, and reads the answer to it.
+fn offer(address: SocketAddr, versions: &[u16], ciphers: &[u16]) -> Answer {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.write_all(&hello(versions, ciphers)).unwrap();
+    let mut record = [0; 5];
+    if stream.read_exact(&mut record).is_err() {
+        return Answer::Closed;
+    }
+    let mut content = vec![0; usize::from(u16::from_be_bytes([record[3], record[4]]))];
+    stream.read_exact(&mut content).unwrap();
+    if record[0] == 21 {
+        return Answer::Alert(content[1]);
+    }
+    assert_eq!((record[0], content[0]), (22, 2), "a ServerHello");
+    let word = |at: usize| u16::from_be_bytes([content[at], content[at + 1]]);
+    let session_id = usize::from(content[38]);
+    let cipher = word(39 + session_id);
+    let is_tls13 = TLS13.contains(&cipher);
+    Answer::Hello(if is_tls13 { 0x0304 } else { word(4) }, cipher)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn versions_before_tls_1_2_are_refused() {
+    let (_world, address) = start().await;
+    blocking(move || {
+        let all = [&GOOD[..], &BAD, &[0xc013, 0xc014]].concat();
+        for version in [0x0300, 0x0301, 0x0302] {
+            let answer = offer(address, &[version], &all);
+            assert_eq!(answer, Answer::Alert(PROTOCOL_VERSION), "{version:#06x}");
+        }
+        assert!(matches!(offer(address, &[0x0303], &all), Answer::Hello(0x0303, _)));
+        let newest = offer(address, &[0x0304, 0x0303], &[&TLS13[..], &all].concat());
+        assert!(matches!(newest, Answer::Hello(0x0304, _)), "{newest:?}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn weak_ciphers_are_never_chosen() {
+    let (_world, address) = start().await;
+    blocking(move || {
+        for cipher in GOOD {
+            assert_eq!(offer(address, &[0x0303], &[cipher]), Answer::Hello(0x0303, cipher));
+        }
+        for cipher in TLS13 {
+            let answer = offer(address, &[0x0304], &[cipher]);
+            assert_eq!(answer, Answer::Hello(0x0304, cipher), "{cipher:#06x}");
+        }
+        for cipher in BAD {
+            let answer = offer(address, &[0x0303], &[cipher]);
+            assert_eq!(answer, Answer::Alert(HANDSHAKE_FAILURE), "{cipher:#06x}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_half_closes_gets_its_whole_answer() {
+    let (_world, address) = start().await;
+    blocking(move || {
+        let key = crate::support::KEY;
+        let mut stream = connect(&client_of(&[&TLS12], &[]), address, "localhost").unwrap();
+        let headers = format!("Authorization: Bearer {key}\r\n");
+        let request = format!(
+            "GET /repos/acme/widgets HTTP/1.1\r\nHost: weir\r\n{headers}Connection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        stream.conn.send_close_notify();
+        while stream.conn.wants_write() {
+            stream.conn.write_tls(&mut stream.sock).unwrap();
+        }
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("the gateway says that the answer is whole");
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with('}'), "{answer}");
+        let mut another = connect(&client_of(&[&TLS12], &[]), address, "localhost").unwrap();
+        assert!(get_with(&mut another, "/repos/acme/widgets", &headers).is_ok());
+    })
+    .await;
+}
