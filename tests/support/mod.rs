@@ -10,6 +10,7 @@ pub mod cases;
 pub mod config;
 pub mod jwt;
 pub mod log;
+pub mod name_server;
 pub mod origin;
 pub mod raw;
 pub mod reply;

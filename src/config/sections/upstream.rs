@@ -1,5 +1,6 @@
 //! `[upstream]`: the service behind the gateway.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::tls::CaFile;
@@ -7,7 +8,7 @@ use crate::api::Dialect;
 use crate::config::input::http_url::UpstreamUrl;
 use crate::config::input::reader::{Choice, Reader};
 use crate::config::input::scalars::duration_text;
-use crate::config::printer::{Printer, text};
+use crate::config::printer::{Printer, list, text};
 
 /// The section `[upstream]`.
 #[derive(Clone, Debug)]
@@ -22,7 +23,9 @@ pub struct Upstream {
     pub dialect: Dialect,
     /// Certificate authorities to trust instead of the public ones, PEM.
     pub ca_file: Option<CaFile>,
-    /// Timeout of a connection, TLS included.
+    /// Name servers to ask instead of those of `/etc/resolv.conf`; usually empty.
+    pub name_servers: Vec<SocketAddr>,
+    /// Timeout of a connection: name, TCP and TLS together.
     pub connect_timeout: Duration,
     /// Timeout from the request to the head of its response.
     pub response_timeout: Duration,
@@ -43,6 +46,7 @@ impl Upstream {
         Some(Self {
             dialect: reader.or("dialect", Dialect::Service),
             ca_file: reader.optional("ca_file"),
+            name_servers: reader.or("name_servers", Vec::new()),
             connect_timeout: reader.positive("connect_timeout", Duration::from_secs(5)),
             response_timeout: reader.positive("response_timeout", Duration::from_secs(30)),
             total_timeout: reader.positive("total_timeout", Duration::from_secs(60)),
@@ -60,6 +64,7 @@ impl Upstream {
         printer.set("uploads_url", text(&self.uploads_url));
         printer.set("dialect", text(self.dialect.name()));
         printer.set_some("ca_file", self.ca_file.as_ref().map(|file| text(file.path().display())));
+        printer.set("name_servers", list(self.name_servers.iter().map(text)));
         printer.set("connect_timeout", text(duration_text(self.connect_timeout)));
         printer.set("response_timeout", text(duration_text(self.response_timeout)));
         printer.set("total_timeout", text(duration_text(self.total_timeout)));

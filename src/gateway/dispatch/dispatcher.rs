@@ -77,6 +77,7 @@ impl Dispatcher {
                 env.mode,
                 &env.clock,
                 &env.timeouts,
+                before.map(|before| &*before.upstream),
             )),
             // A reload cannot change the addresses.
             breakers: before.map_or_else(

@@ -1,27 +1,33 @@
-//! New connections to the upstream: TCP, and TLS with rustls on the framework's crates. A failure
-//! names its cause, in the system's words where it is the system's.
+//! New connections to the upstream: addresses, TCP, and TLS with rustls on the framework's crates.
+//! A failure names its cause, in the system's words where it is the system's.
 //!
 //! The framework's own connector reports a handshake only as failed, and ends the process where the
 //! certificate authorities cannot be loaded (src/gateway/README.md, "The framework"). Left out:
-//! reuse (`idle`), and the certificates to trust (`trust`).
+//! reuse (`idle`), the order of attempts (`race`), and the certificates to trust (`trust`).
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use pingora::tls::TlsConnector;
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError, ClientConfig, Error as TlsError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
+use crate::clock::timer_now;
 use crate::config::{Upstream, UpstreamUrl};
+use crate::gateway::upstream::race::{Failed, ordered, race};
+use crate::gateway::upstream::resolve::{Records, Resolver};
 use crate::gateway::upstream::trust::Trust;
 
 /// Most names of a certificate that a message lists.
 const NAMES_SHOWN: usize = 5;
+/// Most addresses that a message lists.
+const FAILURES_SHOWN: usize = 4;
 
 /// The bytes of a connection, encrypted or not.
 pub trait Wire: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
@@ -30,14 +36,57 @@ impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin> Wire for T {}
 
 pub type Stream = Box<dyn Wire>;
 
-/// Opens connections, each within a timeout for TCP and TLS together.
+/// Opens connections, each within a timeout for names, TCP and TLS together.
 pub struct Connector {
     tls: TlsConnector,
+    resolver: Arc<Resolver>,
     timeout: Duration,
 }
 
+/// A service of the upstream.
+pub struct Target {
+    url: UpstreamUrl,
+    /// The address of the latest connection, until its name is asked about again.
+    last: Mutex<Option<(Records, IpAddr)>>,
+}
+
+/// A new connection.
+pub struct Opened {
+    pub stream: Stream,
+    /// The address at its other end.
+    pub peer: IpAddr,
+    /// The addresses of the name at that time.
+    pub records: Records,
+}
+
+impl Target {
+    pub fn new(url: UpstreamUrl) -> Self {
+        Self { url, last: Mutex::default() }
+    }
+
+    pub fn url(&self) -> &UpstreamUrl {
+        &self.url
+    }
+
+    /// The name to connect to.
+    pub fn host(&self) -> &str {
+        self.url.host()
+    }
+
+    fn port(&self) -> u16 {
+        self.url.port()
+    }
+
+    fn addresses(&self, records: &Records) -> Vec<SocketAddr> {
+        let last = self.last.lock().clone();
+        let last = last.filter(|(of, _)| Arc::ptr_eq(&of.addresses, &records.addresses));
+        let ordered = ordered(&records.addresses, last.map(|(_, last)| last));
+        ordered.into_iter().map(|address| SocketAddr::new(address, self.port())).collect()
+    }
+}
+
 impl Connector {
-    pub fn new(config: &Upstream) -> Self {
+    pub fn new(config: &Upstream, resolver: Arc<Resolver>) -> Self {
         // Once for the process, before the builder looks for it.
         pingora::tls::install_default_crypto_provider();
         let mut tls = ClientConfig::builder()
@@ -45,18 +94,77 @@ impl Connector {
             .with_custom_certificate_verifier(Arc::new(Trust::new(config.ca_file.as_ref())))
             .with_no_client_auth();
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Self { tls: TlsConnector::from(Arc::new(tls)), timeout: config.connect_timeout }
+        let tls = TlsConnector::from(Arc::new(tls));
+        Self { tls, resolver, timeout: config.connect_timeout }
     }
 
-    /// Connects to one address of the host of `url`. An error is the cause.
-    pub async fn open(&self, url: &UpstreamUrl, address: SocketAddr) -> Result<Stream, String> {
-        let opened = timeout(self.timeout, self.open_untimed(url, address)).await;
-        opened.unwrap_or_else(|_| Err("timed out".into()))
+    pub fn resolver(&self) -> &Arc<Resolver> {
+        &self.resolver
     }
 
-    async fn open_untimed(&self, url: &UpstreamUrl, address: SocketAddr) -> Result<Stream, String> {
-        let tcp = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
-        tcp.set_nodelay(true).map_err(|error| error.to_string())?;
+    /// Connects to one of the addresses of a service. An error is the cause, for each address. If
+    /// there is no connection to any, the name is asked about again, and new addresses are tried.
+    pub async fn open(&self, to: &Target) -> Result<Opened, String> {
+        let deadline = timer_now() + self.timeout;
+        let mut records = self.lookup(to.host(), deadline).await?;
+        let mut addresses = to.addresses(&records);
+        let mut failed = Vec::new();
+        loop {
+            if let Some((stream, peer)) = self.open_any(to, addresses, deadline, &mut failed).await
+            {
+                *to.last.lock() = Some((records.clone(), peer));
+                return Ok(Opened { stream, peer, records });
+            }
+            self.resolver.recheck(to.host());
+            match self.lookup(to.host(), deadline).await {
+                Ok(newer) if timer_now() < deadline => records = newer,
+                _ => break,
+            }
+            addresses = to.addresses(&records);
+            addresses.retain(|address| failed.iter().all(|(tried, _)| tried != address));
+            if addresses.is_empty() {
+                break;
+            }
+        }
+        Err(listed(&failed))
+    }
+
+    async fn lookup(&self, host: &str, deadline: Instant) -> Result<Records, String> {
+        let found = timeout_at(deadline, self.resolver.lookup(host)).await;
+        found.unwrap_or_else(|_| Err(format!("the name {host} was not resolved in time")))
+    }
+
+    /// Connects to the first address that answers by TCP. If its TLS fails, the others are tried.
+    async fn open_any(
+        &self,
+        to: &Target,
+        mut addresses: Vec<SocketAddr>,
+        deadline: Instant,
+        failed: &mut Vec<Failed>,
+    ) -> Option<(Stream, IpAddr)> {
+        while !addresses.is_empty() {
+            let racing = addresses.clone();
+            let Ok(won) = timeout_at(deadline, race(racing, failed, connect_tcp)).await else {
+                addresses.retain(|address| failed.iter().all(|(tried, _)| tried != address));
+                failed.extend(addresses.into_iter().map(|late| (late, "timed out".to_owned())));
+                return None;
+            };
+            let won = won?;
+            addresses = won.left;
+            // An address that is silent in TLS must leave time for the others.
+            let left = deadline.saturating_duration_since(timer_now());
+            let until = if addresses.is_empty() { deadline } else { deadline - left / 2 };
+            let problem = match timeout_at(until, self.secure(to.url(), won.connection)).await {
+                Ok(Ok(stream)) => return Some((stream, won.address.ip())),
+                Ok(Err(problem)) => problem,
+                Err(_) => "TLS: timed out".to_owned(),
+            };
+            failed.push((won.address, problem));
+        }
+        None
+    }
+
+    async fn secure(&self, url: &UpstreamUrl, tcp: TcpStream) -> Result<Stream, String> {
         if !url.is_tls() {
             return Ok(Box::new(tcp));
         }
@@ -67,6 +175,23 @@ impl Connector {
             Err(error) => Err(format!("TLS: {}", handshake_problem(&error, url.host()))),
         }
     }
+}
+
+async fn connect_tcp(address: SocketAddr) -> Result<TcpStream, String> {
+    let tcp = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+    tcp.set_nodelay(true).map_err(|error| error.to_string())?;
+    Ok(tcp)
+}
+
+/// The failures of all addresses in one text.
+fn listed(failed: &[Failed]) -> String {
+    let shown = failed.iter().take(FAILURES_SHOWN);
+    let mut text: Vec<_> =
+        shown.map(|(address, problem)| format!("{address}: {problem}")).collect();
+    if failed.len() > FAILURES_SHOWN {
+        text.push(format!("and {} more", failed.len() - FAILURES_SHOWN));
+    }
+    text.join("; ")
 }
 
 fn handshake_problem(error: &io::Error, host: &str) -> String {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, StatusCode};
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::timeout;
@@ -23,7 +24,7 @@ use crate::gateway::address::Service;
 use crate::gateway::counted::grow;
 use crate::gateway::http::decoding::{Decoded, Decoder, Undecodable};
 use crate::gateway::http::interim::Interims;
-use crate::gateway::upstream::connect::Connector;
+use crate::gateway::upstream::connect::{Connector, Target};
 use crate::gateway::upstream::http1::{AnswerHead, Broken, Connection};
 use crate::gateway::upstream::outgoing::{OutgoingBody, OutgoingRequest};
 use crate::gateway::upstream::{idle::IdleConnections, resolve::Resolver};
@@ -37,21 +38,30 @@ const UNIT_BYTES: usize = 64 * 1024;
 
 pub struct Upstream {
     connector: Connector,
-    resolver: Resolver,
     rest: Arc<Address>,
     graphql: Arc<Address>,
     uploads: Arc<Address>,
-    connect_timeout: Duration,
     response_timeout: Duration,
     mode: Mode,
 }
 
 struct Address {
-    url: UpstreamUrl,
+    target: Target,
+    resolver: Arc<Resolver>,
     timeouts: Clock,
     idle: IdleConnections,
     /// Permits for bodies that may turn out too large to hold.
     unmeasured: Arc<Semaphore>,
+}
+
+impl Address {
+    /// Asks about the name, whose records are too old. While no name server answers, nothing
+    /// changes; the next new connection asks again.
+    async fn renew(self: Arc<Self>) {
+        if let Ok(records) = self.resolver.lookup(self.target.host()).await {
+            self.idle.follow(&records);
+        }
+    }
 }
 
 /// The choice between an idle and a new connection.
@@ -145,31 +155,41 @@ pub enum Collected {
 }
 
 impl Upstream {
-    /// Connects at the first request.
-    pub fn new(config: &UpstreamConfig, mode: Mode, clock: &Clock, timeouts: &Clock) -> Self {
+    /// Connects at the first request. What `before` knows of names stays known.
+    pub fn new(
+        config: &UpstreamConfig,
+        mode: Mode,
+        clock: &Clock,
+        timeouts: &Clock,
+        before: Option<&Self>,
+    ) -> Self {
+        let servers = &config.name_servers;
+        let resolver = before.map(|before| before.connector.resolver());
+        let resolver = resolver
+            .filter(|resolver| resolver.asks(servers))
+            .map_or_else(|| Arc::new(Resolver::new(clock.clone(), servers)), Arc::clone);
         let address = |url: &UpstreamUrl| {
             let unmeasured = Arc::new(Semaphore::new(UNMEASURED_BYTES_MAX / UNIT_BYTES));
             Arc::new(Address {
-                url: url.clone(),
+                target: Target::new(url.clone()),
+                resolver: Arc::clone(&resolver),
                 timeouts: timeouts.clone(),
                 idle: IdleConnections::new(clock.clone()),
                 unmeasured,
             })
         };
         Self {
-            connector: Connector::new(config),
-            resolver: Resolver::new(clock.clone()),
             rest: address(&config.url),
             graphql: address(&config.graphql_url),
             uploads: address(&config.uploads_url),
-            connect_timeout: config.connect_timeout,
+            connector: Connector::new(config, resolver),
             response_timeout: config.response_timeout,
             mode,
         }
     }
 
     pub fn host(&self, service: Service) -> &str {
-        self.address(service).url.host()
+        self.address(service).target.url().host()
     }
 
     fn address(&self, service: Service) -> &Arc<Address> {
@@ -192,7 +212,7 @@ impl Upstream {
         may_send: impl FnOnce() -> bool,
     ) -> Result<Box<Exchange>, FetchError> {
         let to = self.address(request.request.service);
-        let head = head_of(&to.url, request)?;
+        let head = head_of(to.target.url(), request)?;
         let idle = if reuse == Reuse::Idle { to.idle.take() } else { None };
         let is_reused = idle.is_some();
         let mut connection = match idle {
@@ -221,20 +241,9 @@ impl Upstream {
     }
 
     async fn connect_anew(&self, to: &Address) -> Result<Connection, FetchError> {
-        let (host, port) = (to.url.host(), to.url.port());
-        let addresses = timeout(self.connect_timeout, self.resolver.lookup(host, port))
-            .await
-            .map_err(|_| FetchError::Connect(format!("{host} was not resolved in time")))?
-            .map_err(|error| FetchError::Connect(error.to_string()))?;
-        let mut last = format!("{host} has no address");
-        for address in addresses.iter() {
-            match self.connector.open(&to.url, *address).await {
-                Ok(stream) => return Ok(Connection::new(stream)),
-                Err(problem) => last = format!("{address}: {problem}"),
-            }
-        }
-        self.resolver.forget(host, port);
-        Err(FetchError::Connect(last))
+        let opened = self.connector.open(&to.target).await.map_err(FetchError::Connect)?;
+        to.idle.follow(&opened.records);
+        Ok(Connection::new(opened.stream).with_peer(opened.peer))
     }
 
     async fn exchange_head(
@@ -470,8 +479,11 @@ impl Exchange {
 
     /// Returns the connection to the pool if the answer was read completely.
     pub fn release(self) {
-        if self.connection.is_reusable() {
-            self.address.idle.put(self.connection);
+        if self.connection.is_reusable()
+            && self.address.idle.put(self.connection)
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn(self.address.renew());
         }
     }
 }

@@ -17,6 +17,7 @@ mod streamed_answers;
 mod tls;
 mod tls_offers;
 mod trailers;
+mod upstream_addresses;
 mod upstream_failures;
 mod upstream_outages;
 mod upstream_tls;

@@ -6,6 +6,7 @@
 
 use std::future::poll_fn;
 use std::mem::MaybeUninit;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::LazyLock;
 use std::task::Poll;
@@ -72,6 +73,8 @@ impl From<std::io::Error> for Broken {
 
 pub struct Connection {
     stream: Stream,
+    /// The address at the other end, if the stream is of the network.
+    peer: Option<IpAddr>,
     read: BytesMut,
     /// The bytes of the request's body still to be sent.
     outgoing: u64,
@@ -104,6 +107,7 @@ impl Connection {
     pub fn new(stream: Stream) -> Self {
         Self {
             stream,
+            peer: None,
             read: BytesMut::new(),
             outgoing: 0,
             is_head: false,
@@ -111,6 +115,15 @@ impl Connection {
             persists: true,
             informational: (0, 0),
         }
+    }
+
+    /// Notes the address at the other end.
+    pub fn with_peer(self, peer: IpAddr) -> Self {
+        Self { peer: Some(peer), ..self }
+    }
+
+    pub fn peer(&self) -> Option<IpAddr> {
+        self.peer
     }
 
     /// Sends a request: its head in wire format, and a body as [`Connection::send_body`] does.
