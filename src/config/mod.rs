@@ -34,7 +34,8 @@ pub use reload::Reload;
 pub use sections::{
     Account, Allow, AllowedMethod, App, CaFile, Cache, CacheRule, Certificate, CertificateFault,
     CertificateFiles, Client, ClientAuth, Freshness, Hook, Https, Installation, KEY_PREFIX, Limits,
-    Listen, LogFormat, PASSTHROUGH_ACCOUNT, Pace, Passthrough, Pool, Priority, Reach, ServerTls,
+    Listen, LogFormat, PASSTHROUGH_ACCOUNT, Pace, Passthrough, Pool, Priority, Proxies, Proxy,
+    Reach, ServerTls,
     Telemetry, Territory, Token, Upstream, Webhooks, WriteStore, Writes, digest, digest_hex,
     generate, load_certificate,
 };

@@ -132,7 +132,8 @@ impl Read for HttpUrl {
     }
 }
 
-fn parse(text: &str) -> Result<HttpUrl, &'static str> {
+/// Parses an address; an error quotes nothing of it.
+pub(crate) fn parse(text: &str) -> Result<HttpUrl, &'static str> {
     if text.contains(['#', '?']) {
         return Err("it has a query or a fragment");
     }

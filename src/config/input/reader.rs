@@ -242,6 +242,11 @@ impl<'a> Reader<'a> {
         self.document.secrets
     }
 
+    /// Returns an environment variable of the gateway's machine.
+    pub(crate) fn variable(&self, name: &str) -> Option<String> {
+        (self.document.env)(name)
+    }
+
     pub(crate) fn is_set(&self, name: &str) -> bool {
         self.table.is_some_and(|table| table.contains_key(name))
     }

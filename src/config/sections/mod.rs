@@ -11,6 +11,7 @@ mod limits;
 mod listen;
 mod passthrough;
 mod pools;
+mod proxy;
 mod telemetry;
 mod tls;
 mod tokens;
@@ -28,6 +29,7 @@ pub use limits::{Limits, Pace};
 pub use listen::Listen;
 pub use passthrough::{PASSTHROUGH_ACCOUNT, Passthrough};
 pub use pools::Pool;
+pub use proxy::{Proxies, Proxy};
 pub use telemetry::{LogFormat, Telemetry};
 pub use tls::{
     CaFile, Certificate, CertificateFault, CertificateFiles, ClientAuth, Https, ServerTls,

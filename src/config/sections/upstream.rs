@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::proxy::Proxies;
 use super::tls::CaFile;
 use crate::api::Dialect;
 use crate::config::input::http_url::UpstreamUrl;
@@ -23,6 +24,8 @@ pub struct Upstream {
     pub dialect: Dialect,
     /// Certificate authorities to trust instead of the public ones, PEM.
     pub ca_file: Option<CaFile>,
+    /// Proxies between the gateway and each address.
+    pub proxies: Proxies,
     /// Name servers to ask instead of those of `/etc/resolv.conf`; usually empty.
     pub name_servers: Vec<SocketAddr>,
     /// Timeout of a connection: name, TCP and TLS together.
@@ -43,6 +46,8 @@ impl Upstream {
         let url: Option<UpstreamUrl> = reader.required("url");
         let graphql_url = reader.optional("graphql_url").or_else(|| url.as_ref().map(graphql_url));
         let uploads_url = reader.optional("uploads_url").or_else(|| url.as_ref().map(uploads_url));
+        let urls: Vec<_> = [&url, &graphql_url, &uploads_url].into_iter().flatten().collect();
+        let proxies = Proxies::read(reader, &urls);
         Some(Self {
             dialect: reader.or("dialect", Dialect::Service),
             ca_file: reader.optional("ca_file"),
@@ -51,6 +56,7 @@ impl Upstream {
             response_timeout: reader.positive("response_timeout", Duration::from_secs(30)),
             total_timeout: reader.positive("total_timeout", Duration::from_secs(60)),
             // Last, so that the other keys are read whatever this one is.
+            proxies: proxies?,
             url: url?,
             graphql_url: graphql_url?,
             uploads_url: uploads_url?,
@@ -64,6 +70,12 @@ impl Upstream {
         printer.set("uploads_url", text(&self.uploads_url));
         printer.set("dialect", text(self.dialect.name()));
         printer.set_some("ca_file", self.ca_file.as_ref().map(|file| text(file.path().display())));
+        let urls = [
+            ("url", &self.url),
+            ("graphql_url", &self.graphql_url),
+            ("uploads_url", &self.uploads_url),
+        ];
+        self.proxies.print(printer, &urls);
         printer.set("name_servers", list(self.name_servers.iter().map(text)));
         printer.set("connect_timeout", text(duration_text(self.connect_timeout)));
         printer.set("response_timeout", text(duration_text(self.response_timeout)));

@@ -4,6 +4,7 @@ mod apps;
 mod ca_file;
 mod faults;
 mod https;
+mod proxy;
 mod query_rules;
 mod spools;
 mod unbuilt;
@@ -273,7 +274,7 @@ fn no_secret_and_no_key_hash_is_ever_shown() {
             assert!(!shown.contains(secret), "{secret} is shown in {shown}");
         }
     }
-    assert_eq!(config.redacted_toml().matches("\"<redacted>\"").count(), 8);
+    assert_eq!(config.redacted_toml().matches("\"<redacted>\"").count(), 9);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //!
 //! The framework's own connector reports a handshake only as failed, and ends the process where the
 //! certificate authorities cannot be loaded (src/gateway/README.md, "The framework"). Left out:
-//! reuse (`idle`), the order of attempts (`race`), and the certificates to trust (`trust`).
+//! reuse (`idle`), the order of attempts (`race`), the request to a proxy (`tunnel`), and the
+//! certificates to trust (`trust`).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -19,10 +20,11 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use crate::clock::timer_now;
-use crate::config::{Upstream, UpstreamUrl};
+use crate::config::{HttpUrl, Proxy, Upstream, UpstreamUrl};
 use crate::gateway::upstream::race::{Failed, ordered, race};
 use crate::gateway::upstream::resolve::{Records, Resolver};
 use crate::gateway::upstream::trust::Trust;
+use crate::gateway::upstream::tunnel;
 
 /// Most names of a certificate that a message lists.
 const NAMES_SHOWN: usize = 5;
@@ -39,6 +41,8 @@ pub type Stream = Box<dyn Wire>;
 /// Opens connections, each within a timeout for names, TCP and TLS together.
 pub struct Connector {
     tls: TlsConnector,
+    /// For proxies that speak TLS themselves.
+    proxy_tls: TlsConnector,
     resolver: Arc<Resolver>,
     timeout: Duration,
 }
@@ -46,6 +50,7 @@ pub struct Connector {
 /// A service of the upstream.
 pub struct Target {
     url: UpstreamUrl,
+    proxy: Option<Arc<Proxy>>,
     /// The address of the latest connection, until its name is asked about again.
     last: Mutex<Option<(Records, IpAddr)>>,
 }
@@ -60,8 +65,8 @@ pub struct Opened {
 }
 
 impl Target {
-    pub fn new(url: UpstreamUrl) -> Self {
-        Self { url, last: Mutex::default() }
+    pub fn new(url: UpstreamUrl, proxy: Option<Arc<Proxy>>) -> Self {
+        Self { url, proxy, last: Mutex::default() }
     }
 
     pub fn url(&self) -> &UpstreamUrl {
@@ -70,18 +75,19 @@ impl Target {
 
     /// The name to connect to.
     pub fn host(&self) -> &str {
-        self.url.host()
+        self.next().host()
     }
 
-    fn port(&self) -> u16 {
-        self.url.port()
+    /// The address of the next hop.
+    fn next(&self) -> &HttpUrl {
+        self.proxy.as_ref().map_or(&self.url, |proxy| proxy.url())
     }
 
     fn addresses(&self, records: &Records) -> Vec<SocketAddr> {
         let last = self.last.lock().clone();
         let last = last.filter(|(of, _)| Arc::ptr_eq(&of.addresses, &records.addresses));
         let ordered = ordered(&records.addresses, last.map(|(_, last)| last));
-        ordered.into_iter().map(|address| SocketAddr::new(address, self.port())).collect()
+        ordered.into_iter().map(|address| SocketAddr::new(address, self.next().port())).collect()
     }
 }
 
@@ -89,22 +95,39 @@ impl Connector {
     pub fn new(config: &Upstream, resolver: Arc<Resolver>) -> Self {
         // Once for the process, before the builder looks for it.
         pingora::tls::install_default_crypto_provider();
-        let mut tls = ClientConfig::builder()
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Trust::new(config.ca_file.as_ref())))
-            .with_no_client_auth();
-        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let tls = TlsConnector::from(Arc::new(tls));
-        Self { tls, resolver, timeout: config.connect_timeout }
+        let trust = Arc::new(Trust::new(config.ca_file.as_ref()));
+        let trusting = || {
+            let builder = ClientConfig::builder().dangerous();
+            builder.with_custom_certificate_verifier(Arc::clone(&trust) as _)
+        };
+        let connector = |mut tls: ClientConfig| {
+            tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+            TlsConnector::from(Arc::new(tls))
+        };
+        Self {
+            tls: connector(trusting().with_no_client_auth()),
+            proxy_tls: connector(trusting().with_no_client_auth()),
+            resolver,
+            timeout: config.connect_timeout,
+        }
     }
 
     pub fn resolver(&self) -> &Arc<Resolver> {
         &self.resolver
     }
 
-    /// Connects to one of the addresses of a service. An error is the cause, for each address. If
-    /// there is no connection to any, the name is asked about again, and new addresses are tried.
+    /// Connects to a service, by its proxy if it has one. An error is the cause, for each address.
     pub async fn open(&self, to: &Target) -> Result<Opened, String> {
+        let opened = self.open_next(to).await;
+        opened.map_err(|problem| match &to.proxy {
+            Some(proxy) => format!("by the proxy {proxy}: {problem}"),
+            None => problem,
+        })
+    }
+
+    /// Connects to one of the addresses of the next hop. If there is no connection to any, the
+    /// name is asked about again, and new addresses are tried.
+    async fn open_next(&self, to: &Target) -> Result<Opened, String> {
         let deadline = timer_now() + self.timeout;
         let mut records = self.lookup(to.host(), deadline).await?;
         let mut addresses = to.addresses(&records);
@@ -154,9 +177,10 @@ impl Connector {
             // An address that is silent in TLS must leave time for the others.
             let left = deadline.saturating_duration_since(timer_now());
             let until = if addresses.is_empty() { deadline } else { deadline - left / 2 };
-            let problem = match timeout_at(until, self.secure(to.url(), won.connection)).await {
+            let problem = match timeout_at(until, self.prepare(to, won.connection)).await {
                 Ok(Ok(stream)) => return Some((stream, won.address.ip())),
                 Ok(Err(problem)) => problem,
+                Err(_) if to.proxy.is_some() => "no tunnel in time".to_owned(),
                 Err(_) => "TLS: timed out".to_owned(),
             };
             failed.push((won.address, problem));
@@ -164,16 +188,56 @@ impl Connector {
         None
     }
 
-    async fn secure(&self, url: &UpstreamUrl, tcp: TcpStream) -> Result<Stream, String> {
-        if !url.is_tls() {
-            return Ok(Box::new(tcp));
+    /// Makes a connection to the upstream of one to the next hop.
+    async fn prepare(&self, to: &Target, tcp: TcpStream) -> Result<Stream, String> {
+        let Some(proxy) = &to.proxy else {
+            return if to.url.is_tls() {
+                secure(&self.tls, Peer::Upstream, to.url.host(), tcp).await
+            } else {
+                Ok(Box::new(tcp))
+            };
+        };
+        let mut stream: Stream = if proxy.url().is_tls() {
+            secure(&self.proxy_tls, Peer::Proxy, proxy.url().host(), tcp).await?
+        } else {
+            Box::new(tcp)
+        };
+        tunnel::open(&mut stream, proxy, &to.url).await?;
+        if to.url.is_tls() {
+            secure(&self.tls, Peer::Upstream, to.url.host(), stream).await
+        } else {
+            Ok(stream)
         }
-        let name = ServerName::try_from(url.host().to_owned())
-            .map_err(|_| format!("no certificate can be for the name {}", url.host()))?;
-        match self.tls.connect(name, tcp).await {
-            Ok(stream) => Ok(Box::new(stream)),
-            Err(error) => Err(format!("TLS: {}", handshake_problem(&error, url.host()))),
+    }
+}
+
+/// The other end of a handshake.
+#[derive(Clone, Copy)]
+enum Peer {
+    Upstream,
+    Proxy,
+}
+
+impl Peer {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Upstream => "upstream",
+            Self::Proxy => "proxy",
         }
+    }
+}
+
+async fn secure<S: Wire + 'static>(
+    tls: &TlsConnector,
+    peer: Peer,
+    host: &str,
+    stream: S,
+) -> Result<Stream, String> {
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|_| format!("no certificate can be for the name {host}"))?;
+    match tls.connect(name, stream).await {
+        Ok(stream) => Ok(Box::new(stream)),
+        Err(error) => Err(format!("TLS: {}", handshake_problem(&error, peer, host))),
     }
 }
 
@@ -194,42 +258,43 @@ fn listed(failed: &[Failed]) -> String {
     text.join("; ")
 }
 
-fn handshake_problem(error: &io::Error, host: &str) -> String {
+fn handshake_problem(error: &io::Error, peer: Peer, host: &str) -> String {
+    let of = peer.name();
     match error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>()) {
-        Some(TlsError::InvalidCertificate(fault)) => certificate_problem(fault, host),
+        Some(TlsError::InvalidCertificate(fault)) => certificate_problem(fault, of, host),
         Some(TlsError::InvalidMessage(_)) => {
-            "the answer is not TLS; does the upstream speak plain HTTP on this port?".into()
+            format!("the answer is not TLS; does the {of} speak plain HTTP on this port?")
         }
         Some(
             TlsError::AlertReceived(AlertDescription::ProtocolVersion)
             | TlsError::PeerIncompatible(_),
-        ) => "the upstream offers no version or cipher of TLS 1.2 or 1.3 that is known here".into(),
+        ) => format!("the {of} offers no version or cipher of TLS 1.2 or 1.3 that is known here"),
         Some(TlsError::AlertReceived(alert)) => {
-            format!("the upstream ended the handshake with the alert {alert:?}")
+            format!("the {of} ended the handshake with the alert {alert:?}")
         }
         Some(other) => other.to_string(),
         None if error.kind() == io::ErrorKind::UnexpectedEof => {
-            "the upstream closed the connection during the handshake".into()
+            format!("the {of} closed the connection during the handshake")
         }
         None => error.to_string(),
     }
 }
 
-fn certificate_problem(fault: &CertificateError, host: &str) -> String {
+fn certificate_problem(fault: &CertificateError, of: &str, host: &str) -> String {
     match fault {
         CertificateError::UnknownIssuer => {
-            "the issuer of the upstream's certificate is unknown; upstream.ca_file can name it"
-                .into()
+            format!("the issuer of the {of}'s certificate is unknown; upstream.ca_file can name it")
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "the upstream's certificate has expired, or the clock of this machine is wrong".into()
+            format!("the {of}'s certificate has expired, or the clock of this machine is wrong")
         }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "the upstream's certificate is not valid yet, or the clock of this machine is wrong"
-                .into()
+            format!(
+                "the {of}'s certificate is not valid yet, or the clock of this machine is wrong"
+            )
         }
         CertificateError::NotValidForName => {
-            format!("the upstream's certificate is not for the name {host}")
+            format!("the {of}'s certificate is not for the name {host}")
         }
         CertificateError::NotValidForNameContext { presented, .. } => {
             // Written like `DnsName("example.com")` and `IpAddress(192.0.2.1)`.
@@ -239,18 +304,19 @@ fn certificate_problem(fault: &CertificateError, host: &str) -> String {
             };
             let names: Vec<_> = presented.iter().take(NAMES_SHOWN).map(bare).collect();
             let names = names.join(", ");
-            format!("the upstream's certificate is not for the name {host}, but for {names}")
+            format!("the {of}'s certificate is not for the name {host}, but for {names}")
         }
         CertificateError::BadSignature => {
-            "the upstream's certificate is not signed by the issuer that it names".into()
+            format!("the {of}'s certificate is not signed by the issuer that it names")
         }
-        CertificateError::BadEncoding => "the upstream's certificate is damaged".into(),
+        CertificateError::BadEncoding => format!("the {of}'s certificate is damaged"),
         // A certificate that its owner has signed, and that no authority vouches for.
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
-            "the upstream's certificate is signed by its owner, so its issuer is unknown; \
-             upstream.ca_file can name it"
-                .into()
+            format!(
+                "the {of}'s certificate is signed by its owner, so its issuer is unknown; \
+                 upstream.ca_file can name it"
+            )
         }
-        other => format!("the upstream's certificate is refused: {other}"),
+        other => format!("the {of}'s certificate is refused: {other}"),
     }
 }

@@ -171,7 +171,7 @@ impl Upstream {
         let address = |url: &UpstreamUrl| {
             let unmeasured = Arc::new(Semaphore::new(UNMEASURED_BYTES_MAX / UNIT_BYTES));
             Arc::new(Address {
-                target: Target::new(url.clone()),
+                target: Target::new(url.clone(), config.proxies.of(url).cloned()),
                 resolver: Arc::clone(&resolver),
                 timeouts: timeouts.clone(),
                 idle: IdleConnections::new(clock.clone()),

@@ -9,3 +9,4 @@ pub mod outgoing;
 pub mod race;
 pub mod resolve;
 pub mod trust;
+mod tunnel;

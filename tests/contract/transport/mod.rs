@@ -20,5 +20,6 @@ mod trailers;
 mod upstream_addresses;
 mod upstream_failures;
 mod upstream_outages;
+mod upstream_proxy;
 mod upstream_tls;
 mod url_rewriting;
