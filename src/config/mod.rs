@@ -32,12 +32,11 @@ pub use input::scalars::parse_duration;
 pub use input::secret::rsa_key;
 pub use reload::Reload;
 pub use sections::{
-    Account, Allow, AllowedMethod, App, CaFile, Cache, CacheRule, Certificate, CertificateFault,
-    CertificateFiles, Client, ClientAuth, Freshness, Hook, Https, Installation, KEY_PREFIX, Limits,
-    Listen, LogFormat, PASSTHROUGH_ACCOUNT, Pace, Passthrough, Pool, Priority, Proxies, Proxy,
-    Reach, ServerTls,
-    Telemetry, Territory, Token, Upstream, Webhooks, WriteStore, Writes, digest, digest_hex,
-    generate, load_certificate,
+    Account, Allow, AllowedMethod, App, CaFile, CaRoots, Cache, CacheRule, Certificate,
+    CertificateFault, CertificateFiles, Client, ClientAuth, Freshness, Hook, Https, Installation,
+    KEY_PREFIX, Limits, Listen, LogFormat, PASSTHROUGH_ACCOUNT, Pace, Passthrough, Pool, Priority,
+    Proxies, Proxy, Reach, ServerTls, Telemetry, Territory, Token, Upstream, Webhooks, WriteStore,
+    Writes, digest, digest_hex, generate, load_certificate,
 };
 
 /// Requests that may wait for admission at once. Each holds a connection and at most one small

@@ -24,7 +24,7 @@ use crate::decision::cache::cache_control::{initial_age, poll_interval, vary_nam
 use crate::decision::cache::pagination::{Page, PageSizes, continues_list};
 use crate::gateway::address::Root;
 use crate::gateway::http::headers::{list_items, to_client};
-use crate::gateway::upstream::http1::Connection;
+use crate::gateway::upstream::http1::{Broken, Connection};
 use crate::gateway::url_rewrite::map::{Origin, UrlMap};
 
 /// In 2027.
@@ -76,13 +76,13 @@ fn read(method: &Method, pieces: &[&[u8]]) -> (Result<Answer, String>, bool) {
     let answer = async {
         let sent = connection.send(method, b"head", b"", 0, None).await;
         assert!(matches!(sent, Ok(None)));
-        let (status, headers) = connection.read_head(None).await.map_err(|broken| broken.0)?;
+        let (status, headers) = connection.read_head(None).await.map_err(Broken::into_text)?;
         let mut body = Vec::new();
         let body = loop {
             match connection.read_body().await {
                 Ok(Some(piece)) => body.extend_from_slice(&piece),
                 Ok(None) => break Ok(body),
-                Err(broken) => break Err(broken.0),
+                Err(broken) => break Err(broken.into_text()),
             }
         };
         Ok(Answer { status, headers, body })

@@ -2,13 +2,14 @@
 //! same JSON. Its threads block, because a TLS server then needs no further dependency.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ServerConfig, ServerConnection, Stream};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection, Stream, SupportedProtocolVersion};
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{\"secure\":true}";
 
@@ -20,15 +21,41 @@ pub fn certificate_file(name: &str) -> PathBuf {
 /// Starts an upstream that presents the certificate of this file, and returns its address. The
 /// threads end with the process.
 pub fn start(file: &str) -> SocketAddr {
+    start_with(file, None, rustls::ALL_VERSIONS)
+}
+
+/// The same with these versions of TLS, for clients with a certificate of `authority`.
+pub fn start_for_clients_of(
+    file: &str,
+    authority: &str,
+    versions: &[&'static SupportedProtocolVersion],
+) -> SocketAddr {
+    start_with(file, Some(authority), versions)
+}
+
+fn start_with(
+    file: &str,
+    authority: Option<&str>,
+    versions: &[&'static SupportedProtocolVersion],
+) -> SocketAddr {
     let file = certificate_file(file);
     let chain = vec![CertificateDer::from_pem_file(&file).unwrap()];
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(chain, PrivateKeyDer::from_pem_file(&file).unwrap())
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(versions)
         .unwrap();
+    let builder = match authority {
+        None => builder.with_no_client_auth(),
+        Some(authority) => {
+            let mut roots = RootCertStore::empty();
+            let authority = CertificateDer::from_pem_file(certificate_file(authority)).unwrap();
+            roots.add(authority).unwrap();
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            builder.with_client_cert_verifier(verifier.build().unwrap())
+        }
+    };
+    let config =
+        builder.with_single_cert(chain, PrivateKeyDer::from_pem_file(&file).unwrap()).unwrap();
     let config = Arc::new(config);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -55,4 +82,7 @@ fn serve(mut tcp: TcpStream, config: Arc<ServerConfig>) {
             }
         }
     }
+    // A close with unread bytes would be a reset, which hides an alert.
+    let _ = tcp.shutdown(Shutdown::Write);
+    let _ = tcp.read_to_end(&mut Vec::new());
 }

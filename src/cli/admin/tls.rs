@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem
 use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme, version};
 use tokio_rustls::TlsConnector;
 
-use crate::config::{CaFile, ServerTls};
+use crate::config::{CaFile, CaRoots, ServerTls};
 use crate::gateway::upstream::trust::Trust;
 
 /// Files about TLS that a command names.
@@ -41,7 +41,7 @@ impl AdminTlsArguments {
         let served = served
             .filter_map(|files| files.loaded.as_ref()?.certified.cert.first().cloned())
             .collect();
-        let verifier = Verifier { trust: Trust::new(authorities.as_ref()), served };
+        let verifier = Verifier { trust: Trust::of(authorities.as_ref(), CaRoots::File), served };
         let failed = |error: Error| error.to_string();
         let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_protocol_versions(&[&version::TLS13, &version::TLS12])

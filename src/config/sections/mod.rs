@@ -32,7 +32,7 @@ pub use pools::Pool;
 pub use proxy::{Proxies, Proxy};
 pub use telemetry::{LogFormat, Telemetry};
 pub use tls::{
-    CaFile, Certificate, CertificateFault, CertificateFiles, ClientAuth, Https, ServerTls,
+    CaFile, CaRoots, Certificate, CertificateFault, CertificateFiles, ClientAuth, Https, ServerTls,
     load_certificate,
 };
 pub use tokens::Token;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::proxy::Proxies;
-use super::tls::CaFile;
+use super::tls::{CaFile, CaRoots, CertificateFiles};
 use crate::api::Dialect;
 use crate::config::input::http_url::UpstreamUrl;
 use crate::config::input::reader::{Choice, Reader};
@@ -22,8 +22,12 @@ pub struct Upstream {
     pub uploads_url: UpstreamUrl,
     /// Names that the service uses for its headers and media types.
     pub dialect: Dialect,
-    /// Certificate authorities to trust instead of the public ones, PEM.
+    /// Certificate authorities to trust, PEM.
     pub ca_file: Option<CaFile>,
+    /// The place of the system's authorities beside `ca_file`.
+    pub ca_roots: CaRoots,
+    /// The certificate that the gateway presents to the upstream, and its key.
+    pub client_certificate: Option<CertificateFiles>,
     /// Proxies between the gateway and each address.
     pub proxies: Proxies,
     /// Name servers to ask instead of those of `/etc/resolv.conf`; usually empty.
@@ -48,14 +52,22 @@ impl Upstream {
         let uploads_url = reader.optional("uploads_url").or_else(|| url.as_ref().map(uploads_url));
         let urls: Vec<_> = [&url, &graphql_url, &uploads_url].into_iter().flatten().collect();
         let proxies = Proxies::read(reader, &urls);
+        let client_certificate =
+            reader.if_set("client_certificate", |entry| entry.table(CertificateFiles::read));
+        if reader.is_set("ca_roots") && !reader.is_set("ca_file") {
+            let accepted = "ca_roots beside ca_file; without both the system's authorities";
+            reader.refuse::<()>("ca_roots", "without ca_file", accepted);
+        }
         Some(Self {
             dialect: reader.or("dialect", Dialect::Service),
             ca_file: reader.optional("ca_file"),
+            ca_roots: reader.or("ca_roots", CaRoots::default()),
             name_servers: reader.or("name_servers", Vec::new()),
             connect_timeout: reader.positive("connect_timeout", Duration::from_secs(5)),
             response_timeout: reader.positive("response_timeout", Duration::from_secs(30)),
             total_timeout: reader.positive("total_timeout", Duration::from_secs(60)),
             // Last, so that the other keys are read whatever this one is.
+            client_certificate: client_certificate?,
             proxies: proxies?,
             url: url?,
             graphql_url: graphql_url?,
@@ -70,6 +82,9 @@ impl Upstream {
         printer.set("uploads_url", text(&self.uploads_url));
         printer.set("dialect", text(self.dialect.name()));
         printer.set_some("ca_file", self.ca_file.as_ref().map(|file| text(file.path().display())));
+        printer.set_some("ca_roots", self.ca_file.as_ref().map(|_| text(self.ca_roots.name())));
+        let certificate = self.client_certificate.as_ref();
+        printer.set_some("client_certificate", certificate.map(CertificateFiles::printed));
         let urls = [
             ("url", &self.url),
             ("graphql_url", &self.graphql_url),

@@ -2,6 +2,7 @@
 
 mod apps;
 mod ca_file;
+mod client_certificate;
 mod faults;
 mod https;
 mod proxy;

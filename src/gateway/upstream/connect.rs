@@ -14,6 +14,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use pingora::tls::TlsConnector;
 use rustls::pki_types::ServerName;
+use rustls::sign::SingleCertAndKey;
 use rustls::{AlertDescription, CertificateError, ClientConfig, Error as TlsError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -95,7 +96,7 @@ impl Connector {
     pub fn new(config: &Upstream, resolver: Arc<Resolver>) -> Self {
         // Once for the process, before the builder looks for it.
         pingora::tls::install_default_crypto_provider();
-        let trust = Arc::new(Trust::new(config.ca_file.as_ref()));
+        let trust = Arc::new(Trust::new(config));
         let trusting = || {
             let builder = ClientConfig::builder().dangerous();
             builder.with_custom_certificate_verifier(Arc::clone(&trust) as _)
@@ -104,8 +105,17 @@ impl Connector {
             tls.alpn_protocols = vec![b"http/1.1".to_vec()];
             TlsConnector::from(Arc::new(tls))
         };
+        // The proxy is none of those that the certificate is for.
+        let certificate = config.client_certificate.as_ref();
+        let tls = match certificate.and_then(|files| files.loaded.as_ref()) {
+            Some(loaded) => {
+                let single = SingleCertAndKey::from(Arc::clone(&loaded.certified));
+                trusting().with_client_cert_resolver(Arc::new(single))
+            }
+            None => trusting().with_no_client_auth(),
+        };
         Self {
-            tls: connector(trusting().with_no_client_auth()),
+            tls: connector(tls),
             proxy_tls: connector(trusting().with_no_client_auth()),
             resolver,
             timeout: config.connect_timeout,
@@ -269,6 +279,9 @@ fn handshake_problem(error: &io::Error, peer: Peer, host: &str) -> String {
             TlsError::AlertReceived(AlertDescription::ProtocolVersion)
             | TlsError::PeerIncompatible(_),
         ) => format!("the {of} offers no version or cipher of TLS 1.2 or 1.3 that is known here"),
+        Some(TlsError::AlertReceived(alert)) if certificate_alert(*alert).is_some() => {
+            certificate_alert(*alert).unwrap_or_default()
+        }
         Some(TlsError::AlertReceived(alert)) => {
             format!("the {of} ended the handshake with the alert {alert:?}")
         }
@@ -277,6 +290,36 @@ fn handshake_problem(error: &io::Error, peer: Peer, host: &str) -> String {
             format!("the {of} closed the connection during the handshake")
         }
         None => error.to_string(),
+    }
+}
+
+/// The message of an error by which the other end refuses the certificate of the gateway. In TLS
+/// 1.3 it comes after the handshake is over here, and before a request is read there.
+pub fn refused_certificate(error: &io::Error) -> Option<String> {
+    match error.get_ref()?.downcast_ref::<TlsError>()? {
+        TlsError::AlertReceived(alert) => certificate_alert(*alert),
+        _ => None,
+    }
+}
+
+/// The meaning of an alert about a client's certificate (RFC 8446 §6.2).
+fn certificate_alert(alert: AlertDescription) -> Option<String> {
+    match alert {
+        AlertDescription::CertificateRequired => Some(
+            "TLS: the upstream demands a client certificate: upstream.client_certificate names it"
+                .to_owned(),
+        ),
+        AlertDescription::BadCertificate
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::CertificateRevoked
+        | AlertDescription::CertificateExpired
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::UnknownCA
+        | AlertDescription::AccessDenied => Some(format!(
+            "TLS: the upstream refuses the client certificate, or misses one \
+             (upstream.client_certificate): it sent the alert {alert:?}"
+        )),
+        _ => None,
     }
 }
 

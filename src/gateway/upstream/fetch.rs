@@ -235,7 +235,9 @@ impl Upstream {
                 pending: VecDeque::new(),
                 memory: None,
             })),
-            Err(FetchError::Lost(error)) if is_reused => Err(FetchError::Stale(error)),
+            Err(FetchError::Lost(error) | FetchError::Connect(error)) if is_reused => {
+                Err(FetchError::Stale(error))
+            }
             Err(error) => Err(error),
         }
     }
@@ -264,16 +266,16 @@ impl Upstream {
                 connection.send(method, head, body, outgoing, interims).await?;
                 connection.read_head(interims).await
             };
-            return in_time(limit, both).await;
+            return head_in_time(limit, both).await;
         }
         let sent = connection.send(method, head, body, outgoing, interims);
-        match in_time(limit, sent).await? {
+        match head_in_time(limit, sent).await? {
             Some(early) => Ok(early),
             // The caller drives both directions.
             None if matches!(request.request.body, OutgoingBody::Streamed(_)) => {
                 Ok((StatusCode::CONTINUE, HeaderMap::new()))
             }
-            None => in_time(limit, connection.read_head(interims)).await,
+            None => head_in_time(limit, connection.read_head(interims)).await,
         }
     }
 }
@@ -326,7 +328,20 @@ async fn in_time<T>(
     step: impl Future<Output = Result<T, Broken>>,
 ) -> Result<T, FetchError> {
     match timeout(limit, step).await {
-        Ok(done) => done.map_err(|Broken(why)| FetchError::Lost(why)),
+        Ok(done) => done.map_err(|broken| FetchError::Lost(broken.into_text())),
+        Err(_) => Err(FetchError::Timeout),
+    }
+}
+
+/// Runs a step before the first byte of the answer, with a timeout. The upstream may yet refuse the
+/// connection.
+async fn head_in_time<T>(
+    limit: Duration,
+    step: impl Future<Output = Result<T, Broken>>,
+) -> Result<T, FetchError> {
+    match timeout(limit, step).await {
+        Ok(Err(Broken::Refused(why))) => Err(FetchError::Connect(why)),
+        Ok(done) => done.map_err(|broken| FetchError::Lost(broken.into_text())),
         Err(_) => Err(FetchError::Timeout),
     }
 }

@@ -14,7 +14,7 @@ use rustls::{
     crypto::ring::default_provider,
 };
 
-use crate::config::{CaFile, Upstream};
+use crate::config::{CaFile, CaRoots, Upstream};
 
 /// Verifies the certificate of an upstream.
 #[derive(Debug)]
@@ -26,11 +26,19 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Trusts the certificates of the file, or without one the authorities of the system.
-    pub fn new(file: Option<&CaFile>) -> Self {
+    /// Trusts the certificates of the file, and the authorities of the system without a file or
+    /// beside it.
+    pub fn new(config: &Upstream) -> Self {
+        Self::of(config.ca_file.as_ref(), config.ca_roots)
+    }
+
+    /// Trusts by a file and the need of the system's authorities beside it.
+    pub fn of(file: Option<&CaFile>, roots: CaRoots) -> Self {
         let provider = Arc::new(default_provider());
         let listed = file.map_or_else(Vec::new, |file| file.certificates().to_vec());
-        let roots = if file.is_some() { store_of(listed.clone()) } else { system_authorities() };
+        let has_system = file.is_none() || roots == CaRoots::FileAndSystem;
+        let mut roots = if has_system { system_authorities() } else { RootCertStore::empty() };
+        roots.add_parsable_certificates(listed.clone());
         let verifier =
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
         // Fails only without any authority.
@@ -40,14 +48,10 @@ impl Trust {
 
 /// Certificates that nothing can be verified with are left out: one of them in the system's bundle
 /// must not make the others unusable.
-fn store_of(certificates: Vec<CertificateDer<'static>>) -> RootCertStore {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(certificates);
-    roots
-}
-
 fn system_authorities() -> RootCertStore {
-    store_of(load_native_certs().unwrap_or_default())
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(load_native_certs().unwrap_or_default());
+    roots
 }
 
 /// The problem of an upstream by TLS on a system without certificate authorities, if it is one:

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 
 use serde_json::Value;
 
+use crate::support::proxy::{TestProxy, Tunnel};
 use crate::support::tls_upstream::{self, certificate_file};
 use crate::support::{Setup, World, captured_log};
 
@@ -114,4 +115,134 @@ async fn a_reload_with_a_missing_ca_file_changes_nothing() {
     let refused = world.current.reload().unwrap_err().to_string();
     assert!(refused.contains("upstream.ca_file: ") && refused.contains("missing.pem"), "{refused}");
     world.get("/repos/acme/widgets").await.assert_status(200);
+}
+
+/// The keys of an upstream of `authority.pem` with this certificate for the gateway.
+fn keys_with_client_certificate(file: Option<&str>) -> String {
+    let ca_file = format!("ca_file = \"{}\"", certificate_file("authority.pem").display());
+    file.map_or(ca_file.clone(), |name| {
+        let file = certificate_file(name);
+        let file = file.display();
+        format!("{ca_file}\nclient_certificate = {{ cert = \"{file}\", key = \"{file}\" }}")
+    })
+}
+
+async fn world_with_client_certificate(port: u16, file: Option<&str>) -> World {
+    let keys = keys_with_client_certificate(file);
+    Setup::new().upstream(format!("https://127.0.0.1:{port}")).upstream_keys(&keys).start().await
+}
+
+#[tokio::test]
+async fn an_upstream_that_demands_a_client_certificate_gets_it() {
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let port =
+            tls_upstream::start_for_clients_of("server.pem", "authority.pem", &[version]).port();
+        let world = world_with_client_certificate(port, Some("server.pem")).await;
+        let answer = world.get("/repos/acme/widgets").await;
+        answer.assert_status(200);
+        assert_eq!(answer.json()["secure"], true, "{version:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_certificate_that_is_missing_or_wrong_is_named() {
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let port =
+            tls_upstream::start_for_clients_of("server.pem", "authority.pem", &[version]).port();
+        for (file, cause) in [
+            (None, "TLS: the upstream demands a client certificate: upstream.client_certificate"),
+            (Some("self_signed.pem"), "TLS: the upstream refuses the client certificate"),
+        ] {
+            captured_log::begin();
+            let world = world_with_client_certificate(port, file).await;
+            world.get("/repos/acme/widgets").await.assert_status(502);
+            let error = logged_error();
+            assert!(
+                error.starts_with("no connection to the upstream: ") && error.contains(cause),
+                "{version:?} {file:?}: {error}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_write_stopped_by_a_client_certificate_was_not_executed() {
+    let versions = [&rustls::version::TLS13];
+    let port = tls_upstream::start_for_clients_of("server.pem", "authority.pem", &versions).port();
+    let world = world_with_client_certificate(port, None).await;
+    let answer = world.post("/repos/acme/widgets/issues", serde_json::json!({"title": "x"})).await;
+    answer.assert_status(502);
+    let message = answer.json()["message"].to_string();
+    assert!(message.contains("nothing was executed"), "{message}");
+}
+
+#[tokio::test]
+async fn a_reload_takes_another_client_certificate() {
+    let versions = rustls::ALL_VERSIONS;
+    let port = tls_upstream::start_for_clients_of("server.pem", "authority.pem", versions).port();
+    let world = world_with_client_certificate(port, Some("self_signed.pem")).await;
+    world.get("/repos/acme/widgets").await.assert_status(502);
+    world.reload(|text| text.replace("self_signed.pem", "server.pem"));
+    world.get("/repos/acme/widgets").await.assert_status(200);
+}
+
+/// The outcome of `weir check --online` with these keys of `[upstream]` and variables.
+fn checked(world: &World, url: &str, keys: &str, variables: &[(&str, &str)]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("weir.toml");
+    let (before, after) = world.text.split_once("[upstream]\n").unwrap();
+    let (_, after) = after.split_once('\n').unwrap();
+    let text = format!("{before}[upstream]\nurl = \"{url}\"\n{keys}\n{after}");
+    std::fs::write(&file, text).unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["check", "--online", "--config"])
+        .arg(&file)
+        .env_remove("SSL_CERT_DIR")
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_systems_roots_join_a_ca_file_only_on_demand() {
+    let url = format!("https://{}", tls_upstream::start("server.pem"));
+    let world = Setup::new().start().await;
+    let system = certificate_file("authority.pem").display().to_string();
+    let ca_file = format!("ca_file = \"{}\"", certificate_file("self_signed.pem").display());
+    for (keys, is_trusted) in [
+        (String::new(), true),
+        (ca_file.clone(), false),
+        (format!("{ca_file}\nca_roots = \"file\""), false),
+        (format!("{ca_file}\nca_roots = \"file-and-system\""), true),
+    ] {
+        let said = checked(&world, &url, &keys, &[("SSL_CERT_FILE", &system)]);
+        let expected = if is_trusted {
+            "accepted by the upstream"
+        } else {
+            "the issuer of the upstream's certificate is unknown"
+        };
+        assert!(said.contains(expected), "{keys}: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_online_check_goes_through_the_proxy_of_the_environment() {
+    let proxy = TestProxy::start(Tunnel::To(tls_upstream::start("server.pem"))).await;
+    let world = Setup::new().start().await;
+    let system = certificate_file("authority.pem").display().to_string();
+    let url = "https://api.upstream.test";
+    let with_user = format!("http://me:s3cret@{}", proxy.address);
+    let variables =
+        [("HTTPS_PROXY", with_user.as_str()), ("NO_PROXY", ""), ("SSL_CERT_FILE", &system)];
+    let said = checked(&world, url, "", &variables);
+    let cause = "the upstream's certificate is not for the name api.upstream.test";
+    assert!(said.contains(cause) && said.contains("(HTTPS_PROXY)"), "{said}");
+    proxy.change(Tunnel::Refused("HTTP/1.1 407 Who?\r\n\r\n"));
+    let said = checked(&world, url, "", &variables);
+    let by = format!("by the proxy http://{} (HTTPS_PROXY): ", proxy.address);
+    assert!(said.contains(&by) && said.contains("rejects a user name and password"), "{said}");
+    assert!(!said.contains("s3cret"), "{said}");
+    let said = checked(&world, url, "proxy = \"none\"", &variables);
+    assert!(!said.contains("proxy"), "{said}");
 }

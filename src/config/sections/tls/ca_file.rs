@@ -10,13 +10,13 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{self, PemObject};
 
 use crate::config::input::document::Secrets;
-use crate::config::input::reader::{Entry, Read};
+use crate::config::input::reader::{Choice, Entry, Read};
 use crate::config::input::regular_file;
 
 /// Largest file accepted. The bundles of public authorities have some 250 KiB.
 const BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// The certificates to trust instead of the system's.
+/// The certificates to trust instead of the system's, or besides them ([`CaRoots`]).
 #[derive(Clone, PartialEq, Eq)]
 pub struct CaFile {
     path: PathBuf,
@@ -47,6 +47,21 @@ impl CaFile {
     pub fn certificates(&self) -> &[CertificateDer<'static>] {
         &self.certificates
     }
+}
+
+/// The certificates to trust where there is a file of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CaRoots {
+    /// Those of the file alone.
+    #[default]
+    File,
+    /// The authorities of the system too.
+    FileAndSystem,
+}
+
+impl Choice for CaRoots {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("file", Self::File), ("file-and-system", Self::FileAndSystem)];
 }
 
 impl fmt::Debug for CaFile {

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use crate::config::input::reader::Entry;
 use crate::config::printer::{Printer, inline, text};
 
-pub use ca_file::CaFile;
+pub use ca_file::{CaFile, CaRoots};
 pub use certificate::{Certificate, CertificateFault, CertificateFiles, load as load_certificate};
 pub use server::{ClientAuth, ServerTls};
 

@@ -19,7 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::gateway::http::interim::{Interim, Interims};
 use crate::gateway::http::{chunks::ChunkReader, headers::list_items};
-use crate::gateway::upstream::connect::Stream;
+use crate::gateway::upstream::connect::{Stream, refused_certificate};
 
 /// Size of one read: a head with a small body.
 const READ_BYTES: usize = 4 * 1024;
@@ -55,19 +55,35 @@ static USUAL_NAMES: LazyLock<[HeaderName; USUAL.len()]> =
 
 /// The reason why a connection is unusable, in the words of the log.
 #[derive(Debug)]
-pub struct Broken(pub String);
+pub enum Broken {
+    /// The upstream may have executed the request.
+    Lost(String),
+    /// The upstream has ended the handshake, and read no request.
+    Refused(String),
+}
+
+impl Broken {
+    pub fn into_text(self) -> String {
+        match self {
+            Self::Lost(text) | Self::Refused(text) => text,
+        }
+    }
+}
 
 impl From<&str> for Broken {
     fn from(what: &str) -> Self {
-        Self(what.into())
+        Self::Lost(what.into())
     }
 }
 
 impl From<std::io::Error> for Broken {
     fn from(error: std::io::Error) -> Self {
+        if let Some(refused) = refused_certificate(&error) {
+            return Self::Refused(refused);
+        }
         // Without a number it is not the system's, and may quote another crate's documents.
         let of_system = error.raw_os_error().is_some();
-        Self(if of_system { error.to_string() } else { error.kind().to_string() })
+        Self::Lost(if of_system { error.to_string() } else { error.kind().to_string() })
     }
 }
 
@@ -368,7 +384,7 @@ impl Connection {
                 Ok(httparse::Status::Complete(length)) => length,
                 Ok(httparse::Status::Partial) => return Ok(None),
                 Err(error) => {
-                    return Err(Broken(format!(
+                    return Err(Broken::Lost(format!(
                         "the head of the answer is not well-formed: {error}"
                     )));
                 }

@@ -47,7 +47,7 @@ async fn read(answer: &'static str) -> Result<(u16, String, bool), String> {
         let read = ask(Method::GET, answer, piece_bytes, false).await;
         all.push(
             read.map(|(read, _)| (read.status, read.body, read.is_reusable))
-                .map_err(|Broken(why)| why),
+                .map_err(Broken::into_text),
         );
     }
     all.dedup();
