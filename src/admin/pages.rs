@@ -104,6 +104,9 @@ pub fn metrics(gateway: &Gateway) -> Reply {
     let body = gateway.env.metrics.scrape(|metrics| {
         metrics.set_cache(entries, bytes);
         metrics.set_spools(spools.files, spools.bytes);
+        for (listener, state, open) in gateway.env.connections.figures() {
+            metrics.set_connections(listener.name(), state.name(), open);
+        }
         for (state, writes) in gateway.writes.queue().counts() {
             metrics.set_writes(state.name(), writes);
         }

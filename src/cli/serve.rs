@@ -13,7 +13,7 @@ use super::process::{FAILED, Failure, ProcessSignal, Signals, runtime};
 use crate::admin::Admin;
 use crate::clock::Clock;
 use crate::config::{self, Config, WriteStore};
-use crate::gateway::{Current, Drained, Listening, Recovery, log_warnings};
+use crate::gateway::{Current, Drained, Listening, Recovery, log_warnings, raise_descriptor_limit};
 use crate::telemetry::{self, LogFormat, LogLevel, Metrics, TelemetrySettings};
 use crate::writes::file::{FileStore, OpenError};
 use crate::writes::memory::MemoryStore;
@@ -40,6 +40,7 @@ impl Serve {
     }
 
     fn start(self) -> Result<ExitCode, Failure> {
+        raise_descriptor_limit();
         let runtime = runtime(self.threads).map_err(|fault| {
             Failure::running(format_args!("cannot start worker threads: {fault}"))
         })?;

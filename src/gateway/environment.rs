@@ -7,6 +7,7 @@ use crate::config::{Config, Freshness, PASSTHROUGH_ACCOUNT};
 use crate::decision::{AccountId, cache::freshness::Mode};
 use crate::gateway::active::Active;
 use crate::gateway::certificates::InForce;
+use crate::gateway::connections::Connections;
 use crate::gateway::spool::space::SpoolSpace;
 use crate::gateway::url_rewrite::map::UrlMap;
 use crate::telemetry::Metrics;
@@ -22,6 +23,8 @@ pub struct Environment {
     pub active: Arc<Active>,
     /// The certificates that the listeners serve.
     pub certificates: Arc<InForce>,
+    /// Open connections of clients.
+    pub connections: Arc<Connections>,
     /// The temporary files of large answers.
     pub spool_space: Arc<SpoolSpace>,
     pub mode: Mode,
@@ -31,8 +34,8 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The requests in progress, the served certificates and the temporary files are those of
-    /// `before`.
+    /// The requests in progress, the connections, the served certificates and the temporary files
+    /// are those of `before`.
     pub fn new(
         config: Arc<Config>,
         clock: Clock,
@@ -42,6 +45,13 @@ impl Environment {
         let active = before.map_or_else(Arc::default, |before| Arc::clone(&before.active));
         let certificates =
             before.map_or_else(Arc::default, |before| Arc::clone(&before.certificates));
+        let connections = match before {
+            Some(before) => {
+                before.connections.bound(&config.listen);
+                Arc::clone(&before.connections)
+            }
+            None => Connections::new(&config.listen, &metrics),
+        };
         let (spool_max, folder) = (config.cache.spool_max, config.cache.spool_folder.clone());
         let spool_space = match before {
             Some(before) => SpoolSpace::changed(&before.spool_space, spool_max, folder),
@@ -66,6 +76,7 @@ impl Environment {
             metrics,
             active,
             certificates,
+            connections,
             spool_space,
             mode,
             urls,

@@ -18,6 +18,7 @@
 //! | `url_rewrite`, `http` | upstream URLs in answers; headers, chunks, ranges |
 //! | `spool` | temporary files of large bodies |
 //! | `shared_space` | memory and files that clients share fairly |
+//! | `connections` | open connections: their number, and those that make room |
 //! | `error`, `address` | the gateway's errors; shapes of addresses |
 
 mod active;
@@ -26,6 +27,7 @@ mod assembly;
 mod background;
 mod cache;
 mod certificates;
+pub(crate) mod connections;
 mod counted;
 pub(crate) mod dispatch;
 mod environment;
@@ -48,6 +50,7 @@ pub use cache::invalidation::log::InvalidationLog;
 pub use cache::invalidation::purge::Prefix;
 pub use cache::snapshot::{folder_problem, obstacle};
 pub use certificates::{CertificateProblem, certificate_problems};
+pub use connections::descriptors::raise_limit as raise_descriptor_limit;
 pub use dispatch::dispatcher::WithoutToken;
 pub use reload::{Current, NotReloaded, Reloaded, log_warnings};
 pub use server::listen::{Drained, Listening, listen_problems};

@@ -20,6 +20,7 @@ use crate::gateway::background::{
     upstream_probe::keep_probing,
 };
 use crate::gateway::cache::invalidation::purge::Prefix;
+use crate::gateway::connections::descriptors;
 use crate::gateway::upstream::trust::missing_authorities;
 use crate::gateway::write::recovery::Recovery;
 use crate::telemetry::Metrics;
@@ -211,6 +212,9 @@ impl Current {
 pub fn log_warnings(config: &Config) {
     if let Some(problem) = missing_authorities(&config.upstream) {
         tracing::warn!(key = "upstream.ca_file", "{problem}");
+    }
+    if let Some(problem) = descriptors::warning(config.listen.connections_max) {
+        tracing::warn!(key = "listen.connections_max", "{problem}");
     }
     for warning in config.warnings() {
         tracing::warn!(key = warning.key, "{}", warning.problem);

@@ -21,6 +21,14 @@ pub enum Metric {
     UpstreamLimitedTotal,
     #[strum(message = "Requests the gateway refused itself")]
     RefusedTotal,
+    #[strum(message = "Open connections by listener and state")]
+    Connections,
+    #[strum(message = "Connections accepted")]
+    ConnectionsAcceptedTotal,
+    #[strum(message = "Connections that the gateway ended or refused, by reason")]
+    ConnectionsEndedTotal,
+    #[strum(message = "How often no connection was accepted for a while, by reason")]
+    AcceptPausesTotal,
     #[strum(message = "Size of a budget in requests per window")]
     BudgetLimit,
     #[strum(message = "What the upstream says is left of a budget")]

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ const BODY_RATE_MIN: Size = Size(8 * 1024);
 const BODY_MAX_TIME: Duration = Duration::from_hours(2);
 /// Thousands of ordinary bodies, or twenty-five of the largest that are queued by default.
 const BODY_MEMORY: Size = Size::mib(256);
+/// Default of `connections_max`: ten connections of each of a thousand clients.
+const CONNECTIONS_MAX: u32 = 10_000;
 /// Default of `answer_rate_min`, per second: twice a peer that took 64 KiB in 30 s and so lived for
 /// an hour, and far below any honest link.
 const ANSWER_RATE_MIN: Size = Size::kib(4);
@@ -58,6 +61,10 @@ pub struct Listen {
     pub answer_rate_min: u64,
     /// Longest idle time of a kept-alive connection.
     pub idle_timeout: Duration,
+    /// Open connections of all listeners but the admin listener.
+    pub connections_max: u32,
+    /// Open connections of one address, or of one network of IPv6; `None`: any number.
+    pub connections_max_per_address: Option<NonZeroU32>,
     /// Time for requests in flight to finish after SIGTERM.
     pub drain: Duration,
 }
@@ -79,6 +86,8 @@ impl Listen {
             body_memory: reader.positive("body_memory", BODY_MEMORY).0,
             answer_rate_min: reader.positive("answer_rate_min", ANSWER_RATE_MIN).0,
             idle_timeout: reader.positive("idle_timeout", Duration::from_mins(1)),
+            connections_max: reader.positive("connections_max", CONNECTIONS_MAX),
+            connections_max_per_address: reader.optional("connections_max_per_address"),
             drain: reader.or("drain", Duration::from_secs(30)),
         };
         listen.check_addresses(reader);
@@ -154,6 +163,11 @@ impl Listen {
         printer.set("body_memory", text(size_text(self.body_memory)));
         printer.set("answer_rate_min", text(size_text(self.answer_rate_min)));
         printer.set("idle_timeout", text(duration_text(self.idle_timeout)));
+        printer.set("connections_max", self.connections_max.to_string());
+        printer.set_some(
+            "connections_max_per_address",
+            self.connections_max_per_address.map(|max| max.to_string()),
+        );
         printer.set("drain", text(duration_text(self.drain)));
     }
 }

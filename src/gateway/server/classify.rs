@@ -106,6 +106,7 @@ impl Handler {
         };
         let identified = identified.map(Arc::clone);
         if let Ok(client) = &identified {
+            self.slot.know();
             request.outcome.client = Some(Arc::clone(&client.name));
             request.identity.client = Some(Arc::clone(client));
         }

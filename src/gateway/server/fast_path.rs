@@ -75,8 +75,10 @@ impl Frontend {
         let mut rate = handler.floor_rate();
         loop {
             let listen = &handler.gateway.env.config.listen;
-            let until = timer_now()
-                + if age == Age::New { listen.header_timeout } else { listen.idle_timeout };
+            let now = timer_now();
+            connection.turn.end(now);
+            let until =
+                now + if age == Age::New { listen.header_timeout } else { listen.idle_timeout };
             if let Some(next) = first_bytes(connection, watch, age, until).await {
                 return next;
             }
@@ -90,6 +92,10 @@ impl Frontend {
                 if age == Age::New { until } else { timer_now() + listen.header_timeout };
             let mut whole = None;
             let lookup = loop {
+                if !connection.turn.begin() {
+                    // Evicted to make room for another connection.
+                    return Next::Over;
+                }
                 // Only a session says that an answer is the connection's last.
                 let lookup = if *shutdown.borrow() && connection.ends_with_head() {
                     None
@@ -98,6 +104,10 @@ impl Frontend {
                 };
                 if lookup.is_some() || whole.is_some() {
                     break lookup;
+                }
+                if !handler.slot.is_known() {
+                    // Part of a stranger's head is no request that must not be cut off.
+                    connection.turn.end(now);
                 }
                 let at_first = connection.ahead().len();
                 match whole_head(connection, watch, deadline).await {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::decision::floor_rate::FloorRate;
+use crate::gateway::active::ActiveGuard;
 use crate::gateway::assembly::Gateway;
+use crate::gateway::connections::slot::Slot;
 use crate::gateway::reload::Current;
 use crate::gateway::request::{certified::CertificateNames, clients::Client};
 use crate::gateway::response::pacing::{Pacing, Streams};
@@ -35,6 +37,8 @@ pub struct Handler {
     pub(super) names: Option<CertificateNames>,
     /// The client that its certificate identifies.
     pub(super) certified: Option<Arc<Client>>,
+    /// The state of the connection.
+    pub(super) slot: Arc<Slot>,
     /// The streams of its HTTP/2 connection that are being written.
     pub(super) streams: Option<Arc<Streams>>,
 }
@@ -63,26 +67,43 @@ impl Frontend {
         Self { current: Arc::clone(current), scheme: "https", tls: Some(tls) }
     }
 
+    /// The current gateway.
+    pub(super) fn gateway(&self) -> Arc<Gateway> {
+        self.current.gateway()
+    }
+
+    /// Delays the end of a drain, for a connection.
+    pub(super) fn hold(&self) -> ActiveGuard {
+        self.gateway().env.active.hold()
+    }
+
     /// A handler for a new connection.
-    pub(super) fn handler(&self) -> Handler {
+    pub(super) fn handler(&self, slot: &Arc<Slot>) -> Handler {
         static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
-        self.handler_of(CONNECTIONS.fetch_add(1, Ordering::Relaxed), None)
+        self.handler_of(CONNECTIONS.fetch_add(1, Ordering::Relaxed), slot, None)
     }
 
     /// A handler for the connection of this number, whose client has a certificate with these
     /// names, under the current config.
-    pub(super) fn handler_of(&self, connection: u64, names: Option<CertificateNames>) -> Handler {
-        let gateway = self.current.gateway();
+    pub(super) fn handler_of(
+        &self,
+        connection: u64,
+        slot: &Arc<Slot>,
+        names: Option<CertificateNames>,
+    ) -> Handler {
+        let (gateway, slot) = (self.current.gateway(), Arc::clone(slot));
         let clients = gateway.router.clients();
         let certified = names.as_ref().and_then(|names| clients.certified(names)).map(Arc::clone);
-        Handler { gateway, scheme: self.scheme, connection, names, certified, streams: None }
+        let scheme = self.scheme;
+        Handler { gateway, scheme, connection, names, certified, slot, streams: None }
     }
 
     /// Moves `handler` to the current config; returns true if it changed.
     pub(super) fn renew(&self, handler: &mut Handler) -> bool {
         let is_old = !self.current.is(&handler.gateway);
         if is_old {
-            *handler = self.handler_of(handler.connection, handler.names.take());
+            let names = handler.names.take();
+            *handler = self.handler_of(handler.connection, &handler.slot, names);
         }
         is_old
     }

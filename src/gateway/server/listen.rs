@@ -5,7 +5,6 @@ use std::fmt::Display;
 use std::fs::Permissions;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener};
-use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -13,18 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join;
-use parking_lot::Mutex;
-use pingora::apps::ServerApp as _;
-use pingora::listeners::ListenerConfig;
-use pingora::protocols::l4::stream::{L4BufferSettings, Stream};
-use pingora::protocols::{GetSocketDigest as _, SocketDigest};
-use pingora::server::Fds;
-use pingora::services::Service as _;
-use pingora::services::listening::Service;
 #[cfg(target_os = "linux")]
 use socket2::SockFilter;
 use socket2::SockRef;
-use tokio::net::{TcpStream, UnixStream as AsyncUnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout_at};
@@ -32,15 +22,12 @@ use tokio::time::{sleep_until, timeout_at};
 use crate::clock::timer_now;
 use crate::config::Listen;
 use crate::gateway::cache::invalidation::snapshot_mark::Level;
+use crate::gateway::connections::slot::Listener as Kind;
 use crate::gateway::reload::Current;
 use crate::gateway::server::connection::LAST_REQUEST_WAIT;
+use crate::gateway::server::connection::accept::{Listener, Socket};
 use crate::gateway::server::handler::Frontend;
 use crate::gateway::server::tls::{HTTPS, Tls};
-
-/// Reads and writes have buffers of the gateway's own. The framework's take 80 KiB for each
-/// connection, and keep bytes of a slow body from its client (src/gateway/README.md, "The
-/// framework").
-const BUFFERS: L4BufferSettings = L4BufferSettings { read: Some(0), write: Some(0) };
 
 /// Bytes of a connection that the system holds and has not sent. It would otherwise take megabytes
 /// of an answer, and then nothing for minutes from a client that still reads.
@@ -69,17 +56,6 @@ const SNAPSHOT_TIME: Duration = Duration::from_secs(2);
 /// (`net.core.somaxconn`).
 const BACKLOG_MAX: usize = 4096;
 
-/// A second handle of a listening socket, which stays open until its backlog is served.
-struct Listener {
-    socket: Socket,
-    front: Arc<Frontend>,
-}
-
-enum Socket {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
-
 impl Socket {
     /// Lets no further connection into the backlog. Where the system cannot do that, one that comes
     /// in the instant before the end is reset.
@@ -93,25 +69,15 @@ impl Socket {
             Self::Unix(listener) => SockRef::from(listener).shutdown(Shutdown::Read),
         };
     }
+}
 
-    /// Takes a connection that the system has established; fails if there is none.
-    fn accept(&self) -> io::Result<Stream> {
-        let mut stream: Stream = match self {
-            Self::Tcp(listener) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nonblocking(true)?;
-                stream.set_nodelay(true)?;
-                TcpStream::from_std(stream)?.into()
-            }
-            Self::Unix(listener) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nonblocking(true)?;
-                AsyncUnixStream::from_std(stream)?.into()
-            }
-        };
-        stream.set_socket_digest(SocketDigest::from_raw_fd(stream.as_raw_fd()));
-        Ok(stream)
-    }
+/// Opens a socket at this address. Returns the bound one too.
+fn bind_tcp(address: &SocketAddr) -> io::Result<(SocketAddr, Socket)> {
+    let listener = TcpListener::bind(address).map_err(|error| cannot_listen(address, &error))?;
+    listener.set_nonblocking(true)?;
+    // Its connections inherit this. Where the system lacks it, a connection buffers more.
+    let _ = SockRef::from(&listener).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
+    Ok((listener.local_addr()?, Socket::Tcp(listener)))
 }
 
 /// Opens a Unix socket and replaces a stale one that no process listens on.
@@ -176,10 +142,11 @@ pub struct Listening {
     pub addresses: Vec<SocketAddr>,
     /// The bound address for TLS, if there is one.
     pub https: Option<SocketAddr>,
-    listeners: Vec<Listener>,
+    listeners: Vec<Arc<Listener>>,
     stop: watch::Sender<bool>,
     /// Has seen no change, so that HTTP/2 connections of the backlog learn of the stop.
     stopped: watch::Receiver<bool>,
+    /// Accept until the stop.
     services: JoinSet<()>,
     /// Ends with this.
     #[expect(dead_code, reason = "a set ends its tasks when it is dropped")]
@@ -200,59 +167,33 @@ impl Listening {
     pub fn open(current: &Arc<Current>) -> io::Result<Self> {
         let gateway = current.gateway();
         let (stop, stopped) = watch::channel(false);
-        let mut fds = Fds::new();
-        let mut service = Service::new("weir".into(), Frontend::plain(current));
         let (mut addresses, mut listeners) = (Vec::new(), Vec::new());
         let plain = Arc::new(Frontend::plain(current));
-        let mut open = |address: &SocketAddr, service: &mut Service<Frontend>| {
-            let listener =
-                TcpListener::bind(address).map_err(|error| cannot_listen(address, &error))?;
-            listener.set_nonblocking(true)?;
-            // Its connections inherit this. Where the system lacks it, a connection buffers more.
-            let _ = SockRef::from(&listener).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
-            let bound = listener.local_addr()?;
-            let socket = Socket::Tcp(listener.try_clone()?);
-            fds.add(bound.to_string(), listener.into_raw_fd());
-            service.add_listener(ListenerConfig::tcp(bound.to_string()).l4_buffer(BUFFERS));
-            io::Result::Ok((bound, socket))
-        };
         for address in &gateway.env.config.listen.http {
-            let (bound, socket) = open(address, &mut service)?;
-            listeners.push(Listener { socket, front: Arc::clone(&plain) });
+            let (bound, socket) = bind_tcp(address)?;
+            listeners.push(Listener { socket, kind: Kind::Http, front: Arc::clone(&plain) });
             addresses.push(bound);
         }
-        let mut https = None;
-        let mut secured = None;
+        let (mut https, mut renewals) = (None, JoinSet::new());
         if let Some(config) = &gateway.env.config.listen.https
             && let Some(tls) = Tls::new(HTTPS, current)?
         {
-            let mut service = Service::new("weir".into(), Frontend::tls(current, Arc::clone(&tls)));
-            let (bound, socket) = open(&config.address, &mut service)?;
+            let (bound, socket) = bind_tcp(&config.address)?;
             let front = Arc::new(Frontend::tls(current, Arc::clone(&tls)));
-            listeners.push(Listener { socket, front });
+            listeners.push(Listener { socket, kind: Kind::Https, front });
             https = Some(bound);
-            secured = Some((service, tls));
-        }
-        if let Some(path) = &gateway.env.config.listen.unix {
-            // The framework would panic on a bad path, and take over another process's socket.
-            let listener = bind_socket(path)?;
-            let socket = Socket::Unix(listener.try_clone()?);
-            listeners.push(Listener { socket, front: Arc::clone(&plain) });
-            fds.add(path.display().to_string(), listener.into_raw_fd());
-            let endpoint = ListenerConfig::uds(path.display().to_string());
-            let mode = Permissions::from_mode(SOCKET_MODE);
-            service.add_listener(endpoint.permissions(mode).l4_buffer(BUFFERS));
-        }
-        let fds = Arc::new(Mutex::new(fds));
-        let mut services = JoinSet::new();
-        let mut renewals = JoinSet::new();
-        if let Some((mut service, tls)) = secured {
-            let (fds, watched) = (Arc::clone(&fds), stopped.clone());
-            services.spawn(async move { service.start_service(Some(fds), watched, 1).await });
             renewals.spawn(tls.renew(Arc::clone(current)));
         }
-        let watched = stopped.clone();
-        services.spawn(async move { service.start_service(Some(fds), watched, 1).await });
+        if let Some(path) = &gateway.env.config.listen.unix {
+            let socket = Socket::Unix(bind_socket(path)?);
+            listeners.push(Listener { socket, kind: Kind::Unix, front: plain });
+        }
+        let listeners: Vec<_> = listeners.into_iter().map(Arc::new).collect();
+        let mut services = JoinSet::new();
+        for listener in &listeners {
+            let connections = Arc::clone(&gateway.env.connections);
+            services.spawn(listener.accept_until(connections, stopped.clone())?);
+        }
         let current = Arc::clone(current);
         Ok(Self { current, addresses, https, listeners, stop, stopped, services, renewals })
     }
@@ -305,19 +246,15 @@ impl Listening {
     /// with the requests that their clients have sent. Returns their number.
     fn serve_backlog(&self) -> usize {
         let mut served = 0;
-        for Listener { socket, front } in &self.listeners {
+        let connections = Arc::clone(&self.current.gateway().env.connections);
+        for listener in &self.listeners {
             for _ in 0..BACKLOG_MAX {
-                let stream = match socket.accept() {
+                let stream = match listener.socket.accept() {
                     Ok(stream) => stream,
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                     Err(_) => break,
                 };
-                let held = self.current.gateway().env.active.hold();
-                let (front, stopped) = (Arc::clone(front), self.stopped.clone());
-                tokio::spawn(async move {
-                    let _held = held;
-                    front.process_new(Box::new(stream), &stopped).await
-                });
+                listener.serve(stream, connections.extra_place(listener.kind), &self.stopped);
                 served += 1;
             }
         }

@@ -5,8 +5,8 @@
 //! deadline for reading the head. This is an application on pingora's listener and sessions;
 //! `stages.rs` has the stages of a request.
 
+use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,17 +15,22 @@ use pingora::ErrorType;
 use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::H2Options;
+use pingora::protocols::l4::stream::Stream as Plain;
 use pingora::protocols::{Shutdown as _, Stream};
 use pingora::server::ShutdownWatch;
 use tokio::time::{sleep, timeout};
 
 use crate::clock::timer_now;
+use crate::gateway::connections::Place;
+use crate::gateway::connections::slot::{Busy, Slot, Turn};
 use crate::gateway::error::{GatewayError, Malformed, TLS_HANDSHAKE};
 use crate::gateway::request::certified::CertificateNames;
 use crate::gateway::request::validate::HEAD_BYTES_MAX;
 use crate::gateway::response::pacing::Streams;
 use crate::gateway::response::{error::render_error, form::Form, render::Content, write};
-use crate::gateway::server::connection::{Connection, LAST_REQUEST_WAIT, Watch, client_address};
+use crate::gateway::server::connection::{
+    Connection, LAST_REQUEST_WAIT, STREAMS_MAX, Watch, client_address,
+};
 use crate::gateway::server::fast_path::{Age, Next};
 use crate::gateway::server::handler::{Frontend, Handler};
 use crate::gateway::server::request::Known;
@@ -51,30 +56,46 @@ struct Http2Frontend {
     options: HttpServerOptions,
     connection: u64,
     names: Option<CertificateNames>,
+    slot: Arc<Slot>,
     /// Each stream under way has a handle.
     streams: Arc<Streams>,
 }
 
-#[async_trait]
-impl ServerApp for Frontend {
-    async fn process_new(
+impl Frontend {
+    /// Serves a connection to its end.
+    pub(super) async fn serve_connection(
+        self: Arc<Self>,
+        stream: Plain,
+        mut place: Place,
+        shutdown: &ShutdownWatch,
+    ) {
+        let handler = self.handler(place.slot());
+        let stream: Stream = Box::new(stream);
+        let address = client_address(&stream);
+        if address.is_none_or(|address| place.is_of(address)) {
+            self.serve_stream(handler, stream, shutdown).await;
+        }
+    }
+
+    /// `None` in any case; it is for the operator `?`.
+    async fn serve_stream(
         self: &Arc<Self>,
+        mut handler: Handler,
         stream: Stream,
         shutdown: &ShutdownWatch,
-    ) -> Option<Stream> {
-        let mut handler = self.handler();
-        let _connection = handler.gateway.env.active.hold();
+    ) -> Option<Infallible> {
         let stream = match &self.tls {
             Some(tls) => {
                 let (stream, names) = handler.secured(tls, stream, shutdown).await?;
                 if names.is_some() {
-                    handler = self.handler_of(handler.connection, names);
+                    handler = self.handler_of(handler.connection, &handler.slot, names);
                 }
                 stream
             }
             None => stream,
         };
-        let mut connection = Box::new(Connection::new(stream));
+        let turn = Turn::new(Arc::clone(&handler.slot));
+        let mut connection = Box::new(Connection::new(stream, turn));
         let mut watch = Watch::new(shutdown);
         let mut age = Age::New;
         loop {
@@ -86,7 +107,8 @@ impl ServerApp for Frontend {
                 }
                 Next::Preface => {
                     let http2 = Arc::new(Http2Frontend::new(self, &handler));
-                    return Box::pin(http2.serve(connection, shutdown)).await;
+                    Box::pin(http2.serve(connection, shutdown)).await;
+                    return None;
                 }
                 Next::Session(known) => {
                     let served = handler.serve_http1(connection, known, &mut watch);
@@ -103,16 +125,14 @@ impl Http2Frontend {
         options.h2c = true;
         options.h2_idle_timeout = Some(handler.gateway.env.config.listen.idle_timeout);
         let (front, names) = (Arc::clone(front), handler.names.clone());
-        Self { front, options, connection: handler.connection, names, streams: Arc::default() }
+        let (connection, slot) = (handler.connection, Arc::clone(&handler.slot));
+        Self { front, options, connection, names, slot, streams: Arc::default() }
     }
 
     /// Serves a connection to its end. During a drain, its client has to end it, which many do not.
-    async fn serve(
-        self: Arc<Self>,
-        mut connection: Box<Connection>,
-        shutdown: &ShutdownWatch,
-    ) -> Option<Stream> {
-        let is_blocked = connection.begin_http2();
+    async fn serve(self: Arc<Self>, mut connection: Box<Connection>, shutdown: &ShutdownWatch) {
+        let address = connection.client_address();
+        let state = connection.begin_http2();
         let streams = Arc::downgrade(&self.streams);
         let mut stopping = shutdown.clone();
         let abandoned = async {
@@ -121,13 +141,17 @@ impl Http2Frontend {
             let mut quiet_checks = 0;
             while quiet_checks < HTTP2_QUIET_CHECKS {
                 sleep(LAST_REQUEST_WAIT).await;
-                let is_quiet = streams.strong_count() == 1 && !is_blocked.load(Ordering::Relaxed);
+                let is_quiet = streams.strong_count() == 1 && !state.is_blocked();
                 quiet_checks = if is_quiet { quiet_checks + 1 } else { 0 };
             }
         };
         tokio::select! {
-            stream = self.process_new(connection, shutdown) => stream,
-            () = abandoned => None,
+            _ = self.process_new(connection, shutdown) => {}
+            () = abandoned => {}
+        }
+        if let Some(flood) = state.flood() {
+            let connections = &self.front.gateway().env.connections;
+            connections.flooded(flood.reason(), address);
         }
     }
 }
@@ -140,9 +164,11 @@ impl HttpServerApp for Http2Frontend {
         session: ServerSession,
         _shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
+        // The connection was evicted, and ends.
+        let _busy = Busy::begin(&self.slot)?;
         let streams = Some(Arc::clone(&self.streams));
-        let handler =
-            Handler { streams, ..self.front.handler_of(self.connection, self.names.clone()) };
+        let handler = self.front.handler_of(self.connection, &self.slot, self.names.clone());
+        let handler = Handler { streams, ..handler };
         handler.serve_http2(session).await;
         None
     }
@@ -154,7 +180,7 @@ impl HttpServerApp for Http2Frontend {
     fn h2_options(&self) -> Option<H2Options> {
         let mut options = H2Options::default();
         options.max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX));
-        options.max_concurrent_streams(250);
+        options.max_concurrent_streams(STREAMS_MAX);
         options.max_send_buffer_size(STREAM_BYTES_MAX);
         Some(options)
     }

@@ -24,9 +24,9 @@ use prometheus_client::registry::Registry;
 
 use super::labels::{
     AccountLimitLabels, AddressLabels, BudgetLabels, CertificateLabels, ClientLabels,
-    EndpointLabels, InvariantLabels, LabelSet, Name, PredictionLabels, ReasonLabels, RefusedLabels,
-    RequestDurationLabels, RequestLabels, StateLabels, Status, TokenLabels, UpstreamLabels,
-    WebhookLabels,
+    ConnectionLabels, EndpointLabels, InvariantLabels, LabelSet, ListenerLabels, Name,
+    PredictionLabels, ReasonLabels, RefusedLabels, RequestDurationLabels, RequestLabels,
+    StateLabels, Status, TokenLabels, UpstreamLabels, WebhookLabels,
 };
 use super::names::Metric;
 use super::outcome::Outcome;
@@ -104,6 +104,9 @@ struct Counts {
     upstream_duration: Durations<EndpointLabels>,
     upstream_limited: Count<AccountLimitLabels>,
     refused: Count<RefusedLabels>,
+    connections_accepted: Count<ListenerLabels>,
+    connections_ended: Count<ReasonLabels>,
+    accept_pauses: Count<ReasonLabels>,
     wait: Durations<ReasonLabels>,
     write_attempts: Series<StateLabels, Histogram>,
     write_queue: Durations<StateLabels>,
@@ -117,6 +120,7 @@ struct Counts {
 
 /// Gauges, set for each scrape.
 struct Gauges {
+    connections: Level<ConnectionLabels>,
     budget_limit: Level<BudgetLabels>,
     budget_remaining: Level<BudgetLabels>,
     budget_reserved: Level<BudgetLabels>,
@@ -223,6 +227,21 @@ impl Metrics {
     fn count_refusal(&self, client: Name, reason: &'static str) {
         self.tally(&client).refused(reason);
         self.counts.refused.of(&RefusedLabels { client, reason }).inc();
+    }
+
+    /// Counts an accepted connection. `listener` comes from a closed set.
+    pub fn connection_accepted(&self, listener: &'static str) {
+        self.counts.connections_accepted.of(&ListenerLabels { listener }).inc();
+    }
+
+    /// Counts a connection that the gateway ended or refused. `reason` comes from a closed set.
+    pub fn connection_ended(&self, reason: &'static str) {
+        self.counts.connections_ended.of(&ReasonLabels { reason }).inc();
+    }
+
+    /// Counts a pause of the accepts. `reason` comes from a closed set.
+    pub fn accept_paused(&self, reason: &'static str) {
+        self.counts.accept_pauses.of(&ReasonLabels { reason }).inc();
     }
 
     fn tally(&self, client: &Name) -> Arc<Tally> {
@@ -337,6 +356,11 @@ impl Metrics {
         }
     }
 
+    /// Sets the number of open connections of a listener in a state.
+    pub fn set_connections(&self, listener: &'static str, state: &'static str, open: u64) {
+        set(&self.gauges.connections, &ConnectionLabels { listener, state }, open);
+    }
+
     /// Sets the number of waiting requests of a client.
     pub fn set_waiting(&self, client: &str, requests: u64) {
         set(&self.gauges.waiting, &ClientLabels { client: client.into() }, requests);
@@ -431,6 +455,9 @@ impl Counts {
             upstream_duration: durations(registry, Metric::UpstreamDurationSeconds),
             upstream_limited: counts(registry, Metric::UpstreamLimitedTotal),
             refused: counts(registry, Metric::RefusedTotal),
+            connections_accepted: counts(registry, Metric::ConnectionsAcceptedTotal),
+            connections_ended: counts(registry, Metric::ConnectionsEndedTotal),
+            accept_pauses: counts(registry, Metric::AcceptPausesTotal),
             wait: durations(registry, Metric::WaitSeconds),
             write_attempts: Series::new(registry, Metric::WriteAttempts, || {
                 Histogram::new(ATTEMPT_BUCKETS)
@@ -448,6 +475,7 @@ impl Counts {
 impl Gauges {
     fn registered(registry: &mut Registry) -> Self {
         Self {
+            connections: Series::new(registry, Metric::Connections, Gauge::default),
             writes_oldest: single(registry, Metric::WritesOldestSeconds),
             cache_entries: single(registry, Metric::CacheEntries),
             cache_bytes: single(registry, Metric::CacheBytes),
@@ -476,6 +504,7 @@ impl Gauges {
     }
 
     fn clear(&self) {
+        self.connections.clear();
         self.budget_limit.clear();
         self.budget_remaining.clear();
         self.budget_reserved.clear();

@@ -1,6 +1,7 @@
 //! Connections of the admin listener: their number, their end, and a process without descriptors
 //! (SPECIFICATION, "Admin listener").
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -21,6 +23,8 @@ use crate::support::{Setup, config, eventually};
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Most descriptors of the process: enough to start, few to use up.
 const DESCRIPTORS: usize = 96;
+/// Silent clients: fewer than half of the descriptors, which the gateway takes for them at most.
+const CLIENTS: usize = 40;
 
 /// A gateway of its own process, with few descriptors.
 struct Process {
@@ -70,14 +74,40 @@ impl Process {
         PathBuf::from(format!("/proc/{}/{name}", self.child.id()))
     }
 
-    /// Opens connections of silent clients until the process is out of descriptors.
+    /// Opens connections of silent clients, and leaves the process no further descriptor.
     async fn use_up_descriptors(&self) -> Vec<TcpStream> {
+        let clients = self.silent_clients(CLIENTS).await;
+        let used = self.descriptors();
+        let free = (0..).find(|number| !used.contains(number)).unwrap();
+        let process = Pid::from_raw(i32::try_from(self.child.id()).unwrap());
+        let limit = Rlimit { current: Some(free), maximum: Some(free) };
+        prlimit(process, Resource::Nofile, limit).unwrap();
+        clients
+    }
+
+    /// Opens connections that send nothing, until the gateway has accepted so many.
+    async fn silent_clients(&self, count: usize) -> Vec<TcpStream> {
+        let before = self.descriptors().len();
         let mut clients = Vec::new();
-        for _ in 0..DESCRIPTORS {
+        for _ in 0..count {
             clients.push(TcpStream::connect(self.address).await.unwrap());
         }
-        eventually(|| std::fs::read_dir(self.proc("fd")).unwrap().count() >= DESCRIPTORS).await;
+        eventually(|| self.descriptors().len() >= before + count.min(CLIENTS)).await;
         clients
+    }
+
+    /// The numbers of the open descriptors.
+    fn descriptors(&self) -> BTreeSet<u64> {
+        let open = std::fs::read_dir(self.proc("fd")).unwrap();
+        open.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect()
+    }
+
+    /// Sends a request without a key by a new connection, and returns the beginning of its answer.
+    async fn ask(&self) -> String {
+        let mut client = Connection::open(self.address).await;
+        client.send(b"GET /user HTTP/1.1\r\nHost: weir\r\n\r\n").await;
+        let head = timeout(PATIENCE, client.read_head()).await.expect("the client is served");
+        head.lines().next().unwrap_or_default().to_owned()
     }
 
     /// CPU time since the start, in clock ticks of 10 ms.
@@ -116,6 +146,25 @@ async fn health_is_answered_without_free_descriptors() {
         let answer = health(process.admin).await;
         assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok\n"), "{answer}");
     }
+}
+
+#[tokio::test]
+async fn silent_clients_make_room_where_no_descriptor_is_free() {
+    let process = Process::start().await;
+    let _clients = process.use_up_descriptors().await;
+    for _ in 0..3 {
+        assert_eq!(process.ask().await, "HTTP/1.1 401 Unauthorized");
+    }
+}
+
+#[tokio::test]
+async fn clients_leave_a_reserve_of_descriptors() {
+    let process = Process::start().await;
+    let _clients = process.silent_clients(2 * DESCRIPTORS).await;
+    // This one waits behind all others.
+    assert_eq!(process.ask().await, "HTTP/1.1 401 Unauthorized");
+    let open = process.descriptors().len();
+    assert!(open < DESCRIPTORS - 10, "{open} of {DESCRIPTORS} descriptors are in use");
 }
 
 #[tokio::test]

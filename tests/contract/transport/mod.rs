@@ -1,11 +1,13 @@
 //! Connections, HTTP framing, encodings and rewritten URLs.
 
 mod compression;
+mod connections;
 mod drain;
 mod drain_rounds;
 mod encoded_answers;
 mod fast_path_hits;
 mod fast_path_misses;
+mod floods;
 mod informational;
 mod listeners;
 mod malformed_requests;

@@ -17,13 +17,13 @@ const PRIORITY: u8 = 0x20;
 /// Both flags of a frame that is a whole block of trailers.
 const WHOLE: u8 = END_STREAM | END_HEADERS;
 
-fn frame(stream: u8, kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+pub fn frame(stream: u8, kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags, 0, 0, 0, stream], payload].concat()
 }
 
 /// A field as a literal that no table remembers (RFC 7541 §6.2.2).
-fn field(name: &str, value: &str) -> Vec<u8> {
+pub fn field(name: &str, value: &str) -> Vec<u8> {
     let length = |text: &str| [u8::try_from(text.len()).unwrap()];
     [&[0], &length(name)[..], name.as_bytes(), &length(value)[..], value.as_bytes()].concat()
 }
@@ -44,7 +44,7 @@ async fn end_of_stream(connection: &mut Connection) -> (u8, Vec<u8>) {
     }
 }
 
-fn head(method: &str, path: &str) -> Vec<u8> {
+pub fn head(method: &str, path: &str) -> Vec<u8> {
     let authorization = format!("Bearer {KEY}");
     let fields = [
         (":method", method),

@@ -4,7 +4,10 @@
 //! use the machine's time, because a slow client has nothing to do with the gateway's clock.
 //! Parsing is left out.
 
+pub mod accept;
+mod floods;
 mod held;
+mod http2;
 #[cfg(test)]
 mod tests;
 pub mod trailers;
@@ -17,7 +20,6 @@ use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -37,11 +39,13 @@ use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep, timeout_at};
 
+pub(super) use self::floods::STREAMS_MAX;
 use self::held::Held;
-use self::trailers::TrailerMarker;
+use self::http2::{Http2, Http2State};
 use self::unread::{Unread, UnreadBody};
 use crate::clock::timer_now;
 use crate::decision::floor_rate::FloorRate;
+use crate::gateway::connections::slot::Turn;
 use crate::gateway::request::validate::{BodyFraming, HEAD_BYTES_MAX};
 use crate::gateway::response::pacing::Broken;
 
@@ -78,15 +82,8 @@ pub(super) struct Connection {
     unread: Unread,
     held: Held,
     http2: Option<Box<Http2>>,
-}
-
-/// The frames of an HTTP/2 client on their way to the framework.
-#[derive(Default)]
-struct Http2 {
-    marker: TrailerMarker,
-    ready: BytesMut,
-    /// True while the client takes no bytes.
-    is_blocked: Arc<AtomicBool>,
+    /// The requests of HTTP/1.1.
+    pub(super) turn: Turn,
 }
 
 /// The timer and shutdown signal of a connection, made once: they cost more than a request.
@@ -146,22 +143,25 @@ impl Watch {
 }
 
 impl Connection {
-    pub(super) fn new(stream: Stream) -> Self {
+    pub(super) fn new(stream: Stream, turn: Turn) -> Self {
         let client_address = client_address(&stream);
         let (ahead, unread, held, http2) = (BytesMut::new(), Unread::ALL, Held::default(), None);
-        Self { stream, ahead, client_address, unread, held, http2 }
+        Self { stream, ahead, client_address, unread, held, http2, turn }
     }
 
-    /// Passes HTTP/2 frames to the framework from now on, the preface first. Returns a flag that is
-    /// true while the client takes no bytes.
-    pub(super) fn begin_http2(&mut self) -> Arc<AtomicBool> {
-        Arc::clone(&self.http2.insert(Box::default()).is_blocked)
+    /// Passes HTTP/2 frames to the framework from now on, the preface first.
+    pub(super) fn begin_http2(&mut self) -> Arc<Http2State> {
+        let http2 = Box::new(Http2::new(Arc::clone(self.turn.slot())));
+        Arc::clone(self.http2.insert(http2).state())
     }
 
-    /// Notes whether the client took the bytes of a write.
-    fn noted<T>(&self, written: Poll<T>) -> Poll<T> {
-        if let Some(http2) = &self.http2 {
-            http2.is_blocked.store(written.is_pending(), Ordering::Relaxed);
+    /// Notes whether the client took the bytes of a write, and how many.
+    fn noted(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Some(http2) = &mut self.http2 {
+            http2.noted(written.is_pending());
+            if let Poll::Ready(Ok(bytes)) = written {
+                http2.sent(bytes);
+            }
         }
         written
     }
@@ -371,12 +371,16 @@ impl Connection {
     ) -> Poll<io::Result<()>> {
         loop {
             let Some(http2) = &mut self.http2 else { return Poll::Ready(Ok(())) };
-            http2.marker.pass(&mut self.ahead, &mut http2.ready);
-            if !http2.ready.is_empty() {
-                let length = http2.ready.len().min(into.remaining());
-                into.put_slice(&http2.ready[..length]);
-                http2.ready.advance(length);
-                return Poll::Ready(Ok(()));
+            match http2.pass(&mut self.ahead, into) {
+                Ok(true) => return Poll::Ready(Ok(())),
+                Ok(false) => {}
+                Err(goaway) => {
+                    if let Some(goaway) = goaway {
+                        // The connection ends, with or without it.
+                        let _ = self.poll_write_out(&mut &goaway[..], context);
+                    }
+                    return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+                }
             }
             if ready!(self.poll_more(context, HEAD_BYTES_MAX))? == 0 {
                 return Poll::Ready(Ok(()));
@@ -500,7 +504,10 @@ impl AsyncWrite for Connection {
         let this = &mut *self;
         ready!(this.held.poll_write_out(&mut this.stream, context))?;
         let flushed = Pin::new(&mut this.stream).poll_flush(context);
-        this.noted(flushed)
+        if let Some(http2) = &this.http2 {
+            http2.noted(flushed.is_pending());
+        }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -6,12 +6,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch::channel;
 
 use super::*;
+use crate::gateway::connections::slot::Slot;
 
 async fn pair() -> (TcpStream, Connection) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (stream, _) = listener.accept().await.unwrap();
-    (client, Connection::new(Box::new(TcpConnection::from(stream))))
+    let turn = Turn::new(Slot::alone());
+    (client, Connection::new(Box::new(TcpConnection::from(stream)), turn))
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@
 
 use bytes::{Buf, BytesMut};
 
+use crate::gateway::server::connection::floods::Frame;
 use crate::gateway::server::handler::PREFACE;
 
 /// RFC 9113 §4.1, §6.2.
@@ -47,20 +48,27 @@ impl Default for TrailerMarker {
 
 impl TrailerMarker {
     /// Moves bytes from `read` to `out`. The beginning of a frame stays until it is complete.
-    pub fn pass(&mut self, read: &mut BytesMut, out: &mut BytesMut) {
+    /// `admit` sees the head of each frame; its error ends the passing.
+    pub fn pass<E>(
+        &mut self,
+        read: &mut BytesMut,
+        out: &mut BytesMut,
+        mut admit: impl FnMut(Frame) -> Result<(), E>,
+    ) -> Result<(), E> {
         loop {
             self.next = match self.next {
                 Next::Head => match read.split_at_checked(HEAD_BYTES) {
                     Some((head, _)) => {
+                        admit(self.frame(head))?;
                         let next = self.head(head, out);
                         read.advance(HEAD_BYTES);
                         next
                     }
-                    None => return,
+                    None => return Ok(()),
                 },
                 Next::Payload(0) => Next::Head,
                 Next::Payload(left) => match pass_up_to(left, read, out) {
-                    0 => return,
+                    0 => return Ok(()),
                     passed => Next::Payload(left - passed),
                 },
                 Next::Trailers { before_fields: 0, left } => match read.first() {
@@ -73,7 +81,7 @@ impl TrailerMarker {
                             Next::SizeUpdate(left - 1)
                         }
                     }
-                    None if left > 0 => return,
+                    None if left > 0 => return Ok(()),
                     _ => {
                         out.extend_from_slice(&FIELD);
                         Next::Payload(left)
@@ -81,7 +89,7 @@ impl TrailerMarker {
                 },
                 Next::Trailers { before_fields, left } => {
                     match pass_up_to(before_fields, read, out) {
-                        0 => return,
+                        0 => return Ok(()),
                         passed => Next::Trailers {
                             before_fields: before_fields - passed,
                             left: left - passed,
@@ -90,7 +98,7 @@ impl TrailerMarker {
                 }
                 Next::SizeUpdate(0) => Next::Trailers { before_fields: 0, left: 0 },
                 Next::SizeUpdate(left) => match read.first().map(|byte| byte & 0x80) {
-                    None => return,
+                    None => return Ok(()),
                     Some(more) => {
                         pass_up_to(1, read, out);
                         if more == 0 {
@@ -104,12 +112,20 @@ impl TrailerMarker {
         }
     }
 
+    /// The last stream that the client opened.
+    pub fn last_stream(&self) -> u32 {
+        self.last_stream
+    }
+
+    fn frame(&self, head: &[u8]) -> Frame {
+        let (length, kind) = (number(&head[..3]), head[3]);
+        Frame { kind, length, opens_stream: kind == HEADERS && stream_of(head) > self.last_stream }
+    }
+
     /// Passes the head of a frame, longer by the field if it begins trailers.
     fn head(&mut self, head: &[u8], out: &mut BytesMut) -> Next {
-        let number = |bytes: &[u8]| bytes.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
         let (length, kind, flags) = (number(&head[..3]), head[3], head[4]);
-        // The highest bit is reserved.
-        let stream = number(&head[5..]) & 0x7fff_ffff;
+        let stream = stream_of(head);
         let payload = length as usize;
         if kind != HEADERS || stream > self.last_stream {
             if kind == HEADERS {
@@ -126,6 +142,15 @@ impl TrailerMarker {
         let priority = if flags & PRIORITY == 0 { 0 } else { 5 };
         Next::Trailers { before_fields: (padded + priority).min(payload), left: payload }
     }
+}
+
+fn number(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte))
+}
+
+/// The stream of a frame's head. The highest bit is reserved.
+fn stream_of(head: &[u8]) -> u32 {
+    number(&head[5..]) & 0x7fff_ffff
 }
 
 /// Moves at most `bytes`. Returns how many there were.
@@ -151,7 +176,7 @@ mod tests {
             (TrailerMarker::default(), BytesMut::new(), BytesMut::new());
         for piece in bytes.chunks(piece) {
             read.extend_from_slice(piece);
-            marker.pass(&mut read, &mut out);
+            marker.pass(&mut read, &mut out, |_| Ok::<_, ()>(())).unwrap();
         }
         assert!(read.is_empty());
         out.to_vec()

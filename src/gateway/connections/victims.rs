@@ -1,0 +1,135 @@
+//! The choice of connections that make room for others. Pure: times are arguments.
+//!
+//! Connections without a request of a client go first, the oldest before the others; then those
+//! that are idle, the longest first. A request under way is never a victim.
+
+use std::cmp::Reverse;
+
+/// The age in milliseconds at which a new connection may be ended. Chosen here: a handshake and a
+/// head from far away take less, and a flood costs at most `connections_max` accepts per second.
+pub const RIPE_MS: u64 = 1_000;
+/// The time in milliseconds within which the head of a stream becomes a request. Chosen here: many
+/// times what a task needs to begin on a busy machine.
+const HEAD_MS: u64 = 250;
+/// The share of new connections among all at which unripe ones are waited for. Chosen here: idle
+/// connections of clients do not pay for a flood.
+const FLOOD_SHARE: usize = 16;
+/// The longest wait in milliseconds for a connection that becomes idle, which nobody announces.
+const LOOK_AGAIN_MS: u64 = 50;
+
+/// A connection as it was seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<T> {
+    pub key: T,
+    pub is_busy: bool,
+    pub is_known: bool,
+    /// Milliseconds: begin of a new connection, or begin of its idleness.
+    pub since: u64,
+    /// Milliseconds: head of its last HTTP/2 stream.
+    pub head_at: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Choice<T> {
+    /// The victims with their times, the first one last.
+    Victims(Vec<(T, u64)>),
+    /// None may be ended now; milliseconds until another look.
+    Wait(u64),
+}
+
+/// Chooses at most `count` victims of one kind.
+pub fn choose<T: Copy + Ord>(
+    seen: impl Iterator<Item = Seen<T>>,
+    now: u64,
+    count: usize,
+) -> Choice<T> {
+    let (mut ripe, mut idle, mut unripe, mut all) = (Vec::new(), Vec::new(), Vec::new(), 0_usize);
+    for Seen { key, is_busy, is_known, since, head_at } in seen {
+        all += 1;
+        let is_head_under_way = head_at > 0 && now < head_at + HEAD_MS;
+        if is_busy || is_head_under_way {
+            continue;
+        }
+        let of_kind = match (is_known, now >= since + RIPE_MS) {
+            (true, _) => &mut idle,
+            (false, true) => &mut ripe,
+            (false, false) => &mut unripe,
+        };
+        of_kind.push((key, since));
+    }
+    let is_flood = unripe.len() * FLOOD_SHARE >= all;
+    let mut victims = if ripe.is_empty() && !is_flood { idle } else { ripe };
+    if victims.is_empty() {
+        let oldest = unripe.iter().map(|(_, since)| *since).min();
+        let until_ripe = oldest.map_or(LOOK_AGAIN_MS, |since| since + RIPE_MS - now);
+        return Choice::Wait(until_ripe.min(LOOK_AGAIN_MS));
+    }
+    victims.sort_unstable_by_key(|(key, since)| Reverse((*since, *key)));
+    let first = victims.len().saturating_sub(count);
+    Choice::Victims(victims.split_off(first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 100_000;
+
+    fn seen(key: u32, is_busy: bool, is_known: bool, age: u64) -> Seen<u32> {
+        Seen { key, is_busy, is_known, since: NOW - age, head_at: 0 }
+    }
+
+    fn new(key: u32, age: u64) -> Seen<u32> {
+        seen(key, false, false, age)
+    }
+
+    fn idle(key: u32, age: u64) -> Seen<u32> {
+        seen(key, false, true, age)
+    }
+
+    /// The chosen keys, the first victim first.
+    fn chosen(of: &[Seen<u32>], count: usize) -> Result<Vec<u32>, u64> {
+        match choose(of.iter().copied(), NOW, count) {
+            Choice::Victims(victims) => Ok(victims.iter().rev().map(|(key, _)| *key).collect()),
+            Choice::Wait(millis) => Err(millis),
+        }
+    }
+
+    #[test]
+    fn new_connections_go_before_idle_ones_and_the_oldest_first() {
+        let all = [idle(1, 50_000), new(2, 2_000), new(3, 5_000), idle(4, 9), new(5, 999)];
+        assert_eq!(chosen(&all, 9), Ok(vec![3, 2]));
+        assert_eq!(chosen(&all, 1), Ok(vec![3]));
+    }
+
+    #[test]
+    fn idle_connections_go_the_longest_first() {
+        let all: Vec<_> = (1..=20).map(|key| idle(key, u64::from(key) * 10)).collect();
+        assert_eq!(chosen(&all, 3), Ok(vec![20, 19, 18]));
+    }
+
+    #[test]
+    fn a_request_under_way_is_never_a_victim() {
+        let busy = [seen(1, true, true, 50_000), seen(2, true, false, 50_000)];
+        assert_eq!(chosen(&busy, 9), Err(LOOK_AGAIN_MS));
+        let head = Seen { head_at: NOW - HEAD_MS + 1, ..new(3, 50_000) };
+        assert_eq!(chosen(&[head], 9), Err(LOOK_AGAIN_MS));
+        let long_ago = Seen { head_at: NOW - HEAD_MS, ..head };
+        assert_eq!(chosen(&[long_ago], 9), Ok(vec![3]));
+    }
+
+    #[test]
+    fn a_flood_of_new_connections_does_not_end_idle_ones() {
+        let idle: Vec<_> = (1..=30).map(|key| idle(key, 5_000)).collect();
+        let with = |new: &[Seen<u32>]| [&idle, new].concat();
+        assert_eq!(chosen(&with(&[new(31, 990), new(32, 980)]), 1), Err(10));
+        assert_eq!(chosen(&with(&[new(31, 990)]), 1), Ok(vec![1]), "one alone is no flood");
+    }
+
+    #[test]
+    fn an_unripe_connection_is_waited_for() {
+        assert_eq!(chosen(&[new(1, 0)], 1), Err(LOOK_AGAIN_MS));
+        assert_eq!(chosen(&[new(1, 998)], 1), Err(2));
+        assert_eq!(chosen(&[], 1), Err(LOOK_AGAIN_MS));
+    }
+}

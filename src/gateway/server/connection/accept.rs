@@ -1,0 +1,173 @@
+//! The accept loop of a listener. Only one connection waits here for its place: what is too much
+//! stays in the system's backlog, where it costs no memory of the gateway.
+//!
+//! Left out: the choice of connections that make room (`connections/`), and the drain
+//! (`listen.rs`).
+
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixListener;
+use std::pin::pin;
+use std::sync::Arc;
+
+use pingora::protocols::l4::stream::Stream;
+use pingora::protocols::{GetSocketDigest as _, SocketDigest};
+use pingora::server::ShutdownWatch;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::gateway::connections::slot::Listener as Kind;
+use crate::gateway::connections::{Connections, Place, descriptors};
+use crate::gateway::server::handler::Frontend;
+
+/// A listening socket in non-blocking mode, and the application behind it. It stays open until its
+/// backlog is served.
+pub struct Listener {
+    pub socket: Socket,
+    pub kind: Kind,
+    pub front: Arc<Frontend>,
+}
+
+pub enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Socket {
+    /// Takes a connection that the system has established; fails if there is none.
+    pub fn accept(&self) -> io::Result<Stream> {
+        Ok(match self {
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                of_tcp(TcpStream::from_std(stream)?)?
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                with_digest(UnixStream::from_std(stream)?.into())
+            }
+        })
+    }
+
+    /// True if the system holds a connection that waits to be accepted.
+    fn has_waiting(&self) -> bool {
+        let mut descriptors = [PollFd::new(self, PollFlags::IN)];
+        // A failed look is no reason to end a connection.
+        poll(&mut descriptors, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener) => listener.as_fd(),
+        }
+    }
+}
+
+/// The second handle of a socket, by which the runtime accepts.
+enum Accepting {
+    Tcp(tokio::net::TcpListener),
+    Unix(tokio::net::UnixListener),
+}
+
+impl Accepting {
+    fn of(socket: &Socket) -> io::Result<Self> {
+        Ok(match socket {
+            Socket::Tcp(listener) => {
+                Self::Tcp(tokio::net::TcpListener::from_std(listener.try_clone()?)?)
+            }
+            Socket::Unix(listener) => {
+                Self::Unix(tokio::net::UnixListener::from_std(listener.try_clone()?)?)
+            }
+        })
+    }
+
+    async fn accept(&self) -> io::Result<Stream> {
+        Ok(match self {
+            Self::Tcp(listener) => of_tcp(listener.accept().await?.0)?,
+            Self::Unix(listener) => with_digest(listener.accept().await?.0.into()),
+        })
+    }
+}
+
+/// The framework gives such streams no buffers; those of the gateway suffice
+/// (src/gateway/README.md, "The framework").
+fn of_tcp(stream: TcpStream) -> io::Result<Stream> {
+    stream.set_nodelay(true)?;
+    Ok(with_digest(stream.into()))
+}
+
+fn with_digest(mut stream: Stream) -> Stream {
+    stream.set_socket_digest(SocketDigest::from_raw_fd(stream.as_raw_fd()));
+    stream
+}
+
+impl Listener {
+    /// Registers the socket with the runtime, and accepts until the stop.
+    pub fn accept_until(
+        self: &Arc<Self>,
+        connections: Arc<Connections>,
+        stopped: ShutdownWatch,
+    ) -> io::Result<impl Future<Output = ()> + use<>> {
+        let (accepting, listener) = (Accepting::of(&self.socket)?, Arc::clone(self));
+        Ok(async move { listener.accept_all(&accepting, &connections, &stopped).await })
+    }
+
+    async fn accept_all(
+        &self,
+        accepting: &Accepting,
+        connections: &Arc<Connections>,
+        stopped: &ShutdownWatch,
+    ) {
+        let mut stopping = stopped.clone();
+        // A closed channel means shutdown too.
+        let mut stop = pin!(stopping.wait_for(|stopped| *stopped));
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                _ = &mut stop => return,
+                accepted = accepting.accept() => accepted,
+            };
+            match accepted {
+                Ok(stream) => {
+                    // The connection in hand shows that somebody waits. The others stay in the
+                    // backlog until this one has its place.
+                    let place = tokio::select! {
+                        biased;
+                        place = connections.place(self.kind) => place,
+                        _ = &mut stop => connections.extra_place(self.kind),
+                    };
+                    self.serve(stream, place, stopped);
+                }
+                Err(error) if descriptors::is_lack(&error) => {
+                    // The system looks for a descriptor before it looks for a connection.
+                    let has_waiting = self.socket.has_waiting();
+                    tokio::select! {
+                        biased;
+                        _ = &mut stop => return,
+                        () = connections.await_descriptor(has_waiting) => {}
+                    }
+                }
+                // That client has left.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Serves a connection in a task of its own.
+    pub fn serve(&self, stream: Stream, place: Place, stopped: &ShutdownWatch) {
+        place.accepted();
+        let slot = Arc::clone(place.slot());
+        let (front, stopped) = (Arc::clone(&self.front), stopped.clone());
+        let held = front.hold();
+        let task = tokio::spawn(async move {
+            let _held = held;
+            front.serve_connection(stream, place, &stopped).await;
+        });
+        slot.serve_by(task.abort_handle());
+    }
+}
