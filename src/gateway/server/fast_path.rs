@@ -90,36 +90,15 @@ impl Frontend {
             let listen = &handler.gateway.env.config.listen;
             let deadline =
                 if age == Age::New { until } else { timer_now() + listen.header_timeout };
-            let mut whole = None;
-            let lookup = loop {
-                if !connection.turn.begin() {
-                    // Evicted to make room for another connection.
-                    return Next::Over;
-                }
-                // Only a session says that an answer is the connection's last.
-                let lookup = if *shutdown.borrow() && connection.ends_with_head() {
-                    None
-                } else {
-                    handler.look_up(connection, &mut memo, &mut buffer)
-                };
-                if lookup.is_some() || whole.is_some() {
-                    break lookup;
-                }
-                if !handler.slot.is_known() {
-                    // Part of a stranger's head is no request that must not be cut off.
-                    connection.turn.end(now);
-                }
-                let at_first = connection.ahead().len();
-                match whole_head(connection, watch, deadline).await {
-                    Ok(head_bytes) => whole = Some(head_bytes),
-                    Err(next) => return next,
-                }
-                if connection.ahead().len() == at_first {
-                    break None;
-                }
+            let looked_up = handler
+                .looked_up(connection, watch, &mut memo, &mut buffer, deadline, shutdown)
+                .await;
+            let (lookup, whole) = match looked_up {
+                Ok(looked_up) => looked_up,
+                Err(next) => return next,
             };
             let Some((lookup, head_bytes)) = lookup else {
-                return for_a_session(connection, whole.unwrap_or_default());
+                return for_a_session(connection, whole);
             };
             let mut served = match lookup {
                 Lookup::Served(served) => served,
@@ -262,6 +241,46 @@ fn lines_of(rest: &[u8]) -> Option<Lines> {
 }
 
 impl Handler {
+    /// Looks up the request at the beginning of the connection, and reads on while its head is
+    /// unfinished. Returns the length of the head too, if it was needed.
+    async fn looked_up(
+        &self,
+        connection: &mut Connection,
+        watch: &mut Watch,
+        memo: &mut Option<HeaderMemo>,
+        buffer: &mut Vec<u8>,
+        deadline: Instant,
+        shutdown: &ShutdownWatch,
+    ) -> Result<(Option<(Lookup, usize)>, usize), Next> {
+        let mut whole = None;
+        loop {
+            if !connection.turn.begin() {
+                // Evicted to make room for another connection.
+                return Err(Next::Over);
+            }
+            // Only a session says that an answer is the connection's last.
+            let lookup = if *shutdown.borrow() && connection.ends_with_head() {
+                None
+            } else {
+                self.look_up(connection, memo, buffer)
+            };
+            if lookup.is_some() || whole.is_some() {
+                return Ok((lookup, whole.unwrap_or_default()));
+            }
+            if !self.slot.is_known() {
+                // Part of a stranger's head is no request that must not be cut off.
+                connection.turn.end(timer_now());
+            }
+            let at_first = connection.ahead().len();
+            whole = Some(whole_head(connection, watch, deadline).await?);
+            if connection.ahead().len() == at_first {
+                // It was whole before, and is for a session.
+                let is_begun = connection.turn.begin();
+                return is_begun.then(|| (None, whole.unwrap_or_default())).ok_or(Next::Over);
+            }
+        }
+    }
+
     /// Writes the buffer, and the rest of a long body through it, unless others need its memory
     /// meanwhile.
     async fn send(

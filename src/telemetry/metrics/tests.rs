@@ -27,6 +27,9 @@ fn everything_once() -> Metrics {
     });
     metrics.limited("bot", "primary");
     metrics.refused(None, "no_key");
+    metrics.connection_accepted("http");
+    metrics.connection_ended("evicted_idle");
+    metrics.accept_paused("descriptors");
     metrics.wait("primary", Duration::from_secs(2));
     metrics.write_ended("unknown", 3, Duration::from_secs(40));
     metrics.evicted(3);
@@ -47,6 +50,7 @@ fn draw(metrics: &Metrics) {
     metrics.set_oldest_write(Duration::from_millis(1_500));
     metrics.set_cache(6, 700);
     metrics.set_spools(8, 900);
+    metrics.set_connections("http", "busy", 9);
     metrics.set_token_healthy("bot", "0", true);
     metrics.set_upstream_down("https://api.example.com", false);
     metrics.set_certificate("listen.https", Path::new("/etc/weir/tls.crt"), -0.5);
@@ -66,6 +70,10 @@ fn every_metric_of_the_contract_has_exactly_its_name_and_labels() {
         r#"weir_upstream_duration_seconds_count{endpoint="/repos/{owner}/{repo}"} 1"#,
         r#"weir_upstream_limited_total{account="bot",limit="primary"} 1"#,
         r#"weir_refused_total{client="_none",reason="no_key"} 1"#,
+        r#"weir_connections{listener="http",state="busy"} 9"#,
+        r#"weir_connections_accepted_total{listener="http"} 1"#,
+        r#"weir_connections_ended_total{reason="evicted_idle"} 1"#,
+        r#"weir_accept_pauses_total{reason="descriptors"} 1"#,
         r#"weir_budget_limit{account="bot",resource="core"} 5000"#,
         r#"weir_budget_remaining{account="bot",resource="core"} 4990"#,
         r#"weir_budget_reserved{account="bot",resource="core"} 2"#,

@@ -76,12 +76,17 @@ impl Process {
 
     /// Opens connections of silent clients, and leaves the process no further descriptor.
     async fn use_up_descriptors(&self) -> Vec<TcpStream> {
-        let clients = self.silent_clients(CLIENTS).await;
+        let mut clients = self.silent_clients(CLIENTS).await;
         let used = self.descriptors();
-        let free = (0..).find(|number| !used.contains(number)).unwrap();
+        let end = used.last().unwrap() + 1;
         let process = Pid::from_raw(i32::try_from(self.child.id()).unwrap());
-        let limit = Rlimit { current: Some(free), maximum: Some(free) };
+        let limit = Rlimit { current: Some(end), maximum: Some(end) };
         prlimit(process, Resource::Nofile, limit).unwrap();
+        // Numbers below the limit that were free.
+        for _ in used.len()..usize::try_from(end).unwrap() {
+            clients.push(TcpStream::connect(self.address).await.unwrap());
+        }
+        eventually(|| self.descriptors().len() == usize::try_from(end).unwrap()).await;
         clients
     }
 

@@ -5,11 +5,13 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Request;
+use http::{Method, Request};
 use http_body_util::Full;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use serde_json::json;
 use tokio::time::timeout;
+use weir::gateway::Drained;
 
 use super::drain::{get, is_whole};
 use crate::support::raw::Connection;
@@ -108,6 +110,23 @@ async fn a_request_under_way_is_never_ended_to_make_room() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_write_under_way_is_never_ended_to_make_room() {
+    let world = start(1, "").await;
+    let issues = "/repos/acme/widgets/issues";
+    let gate = world.close_gate("POST", issues);
+    let mut write = Connection::open(world.address).await;
+    write.send_write(&Method::POST, issues, &[], &json!({ "title": "kept" })).await;
+    world.held(gate, 1).await;
+    let mut other = Connection::open(world.address).await;
+    other.send(get(REPOSITORY, "other").as_bytes()).await;
+    eventually(|| is_counted(&world, "weir_accept_pauses_total{reason=\"connections_max\"} 1"))
+        .await;
+    world.open_gate(gate);
+    assert!(is_whole(&write.read_answer().await, 201));
+    assert!(is_whole(&other.read_answer().await, 200));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_http2_stream_under_way_is_never_ended_to_make_room() {
     let world = start(1, "").await;
     let gate = world.close_gate("GET", REPOSITORY);
@@ -161,6 +180,29 @@ async fn a_reload_takes_another_number_of_connections() {
     world.open_gate(gate);
     assert!(is_whole(&first.read_answer().await, 200));
     assert!(is_whole(&second.read_answer().await, 200));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_serves_the_connections_that_wait_for_a_place() {
+    let world = start(1, "").await;
+    let gate = world.close_gate("GET", REPOSITORY);
+    let mut all = Vec::new();
+    for id in ["served", "in-hand", "in-the-backlog"] {
+        let mut connection = Connection::open(world.address).await;
+        connection.send(get(REPOSITORY, id).as_bytes()).await;
+        all.push(connection);
+    }
+    world.held(gate, 1).await;
+    eventually(|| is_counted(&world, "weir_accept_pauses_total{reason=\"connections_max\"} 1"))
+        .await;
+    let (emulator, drain) = world.into_drain(Duration::from_secs(20));
+    let draining = tokio::spawn(drain);
+    emulator.open_gate(gate);
+    for mut connection in all {
+        let answer = connection.read_to_close().await;
+        assert!(is_whole(&answer, 200), "{answer}");
+    }
+    assert_eq!(draining.await.unwrap(), Drained::Completely);
 }
 
 #[tokio::test(flavor = "multi_thread")]

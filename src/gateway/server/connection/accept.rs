@@ -138,10 +138,15 @@ impl Listener {
                     // backlog until this one has its place.
                     let place = tokio::select! {
                         biased;
-                        place = connections.place(self.kind) => place,
-                        _ = &mut stop => connections.extra_place(self.kind),
+                        place = connections.place(self.kind) => Some(place),
+                        _ = &mut stop => None,
                     };
+                    let is_over = place.is_none();
+                    let place = place.unwrap_or_else(|| connections.extra_place(self.kind));
                     self.serve(stream, place, stopped);
+                    if is_over {
+                        return;
+                    }
                 }
                 Err(error) if descriptors::is_lack(&error) => {
                     // The system looks for a descriptor before it looks for a connection.

@@ -12,7 +12,7 @@ use super::trailers::TrailerMarker;
 use crate::clock::timer_now;
 use crate::gateway::connections::slot::Slot;
 
-/// GOAWAY with ENHANCE_YOUR_CALM (RFC 9113 §6.8, §7): head of 9 bytes, last stream, code.
+/// GOAWAY with `ENHANCE_YOUR_CALM` (RFC 9113 §6.8, §7): head of 9 bytes, last stream, code.
 const GOAWAY: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xb];
 /// The place of the last stream in it.
 const LAST_STREAM: std::ops::Range<usize> = 9..13;
