@@ -1,10 +1,12 @@
 //! Syntax of single values: texts, numbers, durations, sizes, addresses and paths.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+
+use ipnet::IpNet;
 
 use super::reader::{Entry, Read};
 
@@ -171,6 +173,21 @@ impl Read for SocketAddr {
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
         entry.parsed("address", |text| text.parse().ok())
+    }
+}
+
+/// A single address is a network too. Bits beyond the prefix would be a misunderstanding.
+impl Read for IpNet {
+    fn accepted() -> String {
+        "a network such as \"10.0.0.0/8\" or \"fd00::/8\", or an IP address".to_owned()
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        entry.parsed("network", |text| {
+            let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
+            let network = text.parse::<IpNet>().ok().or_else(address)?;
+            (network.trunc() == network).then_some(network)
+        })
     }
 }
 

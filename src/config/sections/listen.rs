@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use secrecy::SecretString;
 
 use crate::config::input::http_url::HttpUrl;
@@ -65,6 +66,10 @@ pub struct Listen {
     pub connections_max: u32,
     /// Open connections of one address, or of one network of IPv6; `None`: any number.
     pub connections_max_per_address: Option<NonZeroU32>,
+    /// Networks of proxies that name the addresses of their clients.
+    pub trusted_proxies: Vec<IpNet>,
+    /// True if connections of trusted proxies begin with a header of the PROXY protocol.
+    pub proxy_protocol: bool,
     /// Time for requests in flight to finish after SIGTERM.
     pub drain: Duration,
 }
@@ -88,9 +93,18 @@ impl Listen {
             idle_timeout: reader.positive("idle_timeout", Duration::from_mins(1)),
             connections_max: reader.positive("connections_max", CONNECTIONS_MAX),
             connections_max_per_address: reader.optional("connections_max_per_address"),
+            trusted_proxies: reader.or("trusted_proxies", Vec::new()),
+            proxy_protocol: reader.or("proxy_protocol", false),
             drain: reader.or("drain", Duration::from_secs(30)),
         };
         listen.check_addresses(reader);
+        if listen.proxy_protocol && listen.trusted_proxies.is_empty() {
+            reader.refuse::<()>(
+                "proxy_protocol",
+                "there are no trusted_proxies, and nobody else may name the address of a client",
+                "true together with trusted_proxies, or false",
+            );
+        }
         listen
     }
 
@@ -168,6 +182,10 @@ impl Listen {
             "connections_max_per_address",
             self.connections_max_per_address.map(|max| max.to_string()),
         );
+        if !self.trusted_proxies.is_empty() {
+            printer.set("trusted_proxies", list(self.trusted_proxies.iter().map(text)));
+        }
+        printer.set("proxy_protocol", self.proxy_protocol.to_string());
         printer.set("drain", text(duration_text(self.drain)));
     }
 }

@@ -3,6 +3,7 @@
 mod apps;
 mod ca_file;
 mod client_certificate;
+mod connections;
 mod faults;
 mod https;
 mod proxy;

@@ -42,6 +42,7 @@ const EVICTION_PATIENCE: Duration = Duration::from_millis(50);
 /// The reasons of `weir_connections_ended_total`.
 const EVICTED_NEW: &str = "evicted_new";
 const EVICTED_IDLE: &str = "evicted_idle";
+const PROXY_HEADER: &str = "proxy_header";
 const PER_ADDRESS: &str = "connections_max_per_address";
 
 /// The reason why no connection is accepted for a while.
@@ -77,6 +78,7 @@ pub struct Connections {
     log_full: Quiet,
     log_address: Quiet,
     log_flood: Quiet,
+    log_proxy: Quiet,
 }
 
 /// The victims of the last look.
@@ -119,6 +121,7 @@ impl Connections {
             log_full: Quiet::new(origin),
             log_address: Quiet::new(origin),
             log_flood: Quiet::new(origin),
+            log_proxy: Quiet::new(origin),
         };
         connections.bound(listen);
         Arc::new(connections)
@@ -263,6 +266,20 @@ impl Connections {
                 client_address,
                 connections,
                 "an HTTP/2 connection was ended for a flood of frames"
+            );
+        }
+    }
+
+    /// Counts and logs a connection of a trusted proxy that ended without the header of the PROXY
+    /// protocol.
+    pub fn without_proxy_header(&self, proxy: Option<IpAddr>) {
+        self.metrics.connection_ended(PROXY_HEADER);
+        if let Some(connections) = self.log_proxy.event(timer_now()) {
+            let proxy = proxy.map(tracing::field::display);
+            tracing::warn!(
+                proxy,
+                connections,
+                "a connection of a trusted proxy has no header of the PROXY protocol"
             );
         }
     }

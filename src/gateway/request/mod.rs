@@ -4,6 +4,7 @@ pub mod body;
 pub mod certified;
 pub mod clients;
 pub mod downstream;
+pub mod forwarded;
 pub mod misplaced_key;
 pub mod passthrough;
 pub mod router;

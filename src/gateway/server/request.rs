@@ -20,7 +20,7 @@ use crate::gateway::error::GatewayError;
 use crate::gateway::http::headers::{self, Passing};
 use crate::gateway::http::interim::Interims;
 use crate::gateway::random;
-use crate::gateway::request::{clients::Client, validate::ValidRequest};
+use crate::gateway::request::{clients::Client, forwarded, validate::ValidRequest};
 use crate::gateway::response::{form::Form, render::Content, reply::Reply};
 use crate::gateway::server::header_memo;
 use crate::gateway::url_rewrite::map::Origin;
@@ -34,7 +34,8 @@ pub(super) struct Transport {
     /// `http` or `https`.
     pub(super) scheme: &'static str,
     pub(super) version: Version,
-    /// The address of the other end; `None` on a Unix socket.
+    /// The address of the other end, or the one that the PROXY protocol names; `None` on a Unix
+    /// socket.
     pub(super) client_address: Option<IpAddr>,
 }
 
@@ -157,7 +158,14 @@ impl Request {
             server_address: gateway.downstream.server_address(),
             query: target.query(),
         });
-        outcome.client_address = transport.client_address;
+        let listen = &gateway.env.config.listen;
+        outcome.client_address = match transport.client_address {
+            // The PROXY protocol has named the client before.
+            Some(peer) if !listen.proxy_protocol && !listen.trusted_proxies.is_empty() => {
+                Some(forwarded::client(peer, &headers, &listen.trusted_proxies))
+            }
+            address => address,
+        };
         outcome.version = transport.version;
         outcome.user_agent = headers.get(USER_AGENT).cloned();
         outcome.trace_id = spans::trace_id(&span, &headers);

@@ -25,11 +25,13 @@ use crate::gateway::connections::Place;
 use crate::gateway::connections::slot::{Busy, Slot, Turn};
 use crate::gateway::error::{GatewayError, Malformed, TLS_HANDSHAKE};
 use crate::gateway::request::certified::CertificateNames;
+use crate::gateway::request::forwarded::is_trusted;
 use crate::gateway::request::validate::HEAD_BYTES_MAX;
 use crate::gateway::response::pacing::Streams;
 use crate::gateway::response::{error::render_error, form::Form, render::Content, write};
+use crate::gateway::server::connection::proxy_header;
 use crate::gateway::server::connection::{
-    Connection, LAST_REQUEST_WAIT, STREAMS_MAX, Watch, client_address,
+    Connection, LAST_REQUEST_WAIT, Received, STREAMS_MAX, Watch, address_of, client_address,
 };
 use crate::gateway::server::fast_path::{Age, Next};
 use crate::gateway::server::handler::{Frontend, Handler};
@@ -65,15 +67,26 @@ impl Frontend {
     /// Serves a connection to its end.
     pub(super) async fn serve_connection(
         self: Arc<Self>,
-        stream: Plain,
+        mut stream: Plain,
         mut place: Place,
         shutdown: &ShutdownWatch,
     ) {
         let handler = self.handler(place.slot());
-        let stream: Stream = Box::new(stream);
-        let address = client_address(&stream);
-        if address.is_none_or(|address| place.is_of(address)) {
-            self.serve_stream(handler, stream, shutdown).await;
+        let peer = address_of(&stream);
+        let listen = &handler.gateway.env.config.listen;
+        let is_proxy = peer.is_some_and(|peer| is_trusted(peer, &listen.trusted_proxies));
+        let mut is_client = !is_proxy;
+        if is_proxy && listen.proxy_protocol {
+            // Boxed, as below: ten thousand silent connections would have room for it.
+            match Box::pin(handler.proxied(&mut stream, shutdown)).await {
+                Some(is_named) => is_client = is_named,
+                None => return,
+            }
+        }
+        // A proxy has the connections of all its clients.
+        let counted = address_of(&stream).filter(|_| is_client);
+        if counted.is_none_or(|address| place.is_of(address)) {
+            self.serve_stream(handler, Box::new(stream), shutdown).await;
         }
     }
 
@@ -86,7 +99,8 @@ impl Frontend {
     ) -> Option<Infallible> {
         let stream = match &self.tls {
             Some(tls) => {
-                let (stream, names) = handler.secured(tls, stream, shutdown).await?;
+                let secured = Box::pin(handler.secured(tls, stream, shutdown));
+                let (stream, names) = secured.await?;
                 if names.is_some() {
                     handler = self.handler_of(handler.connection, &handler.slot, names);
                 }
@@ -98,11 +112,17 @@ impl Frontend {
         let mut connection = Box::new(Connection::new(stream, turn));
         let mut watch = Watch::new(shutdown);
         let mut age = Age::New;
+        // Silent connections wait here, where they take the least memory.
+        let until = timer_now() + handler.gateway.env.config.listen.header_timeout;
+        if connection.more(&mut watch, until).await != Received::Bytes {
+            return None;
+        }
         loop {
-            match self.reads(&mut handler, &mut connection, &mut watch, age, shutdown).await {
+            let reads = self.reads(&mut handler, &mut connection, &mut watch, age, shutdown);
+            match Box::pin(reads).await {
                 Next::Over => return None,
                 Next::Unreadable(error) => {
-                    handler.reject_unread(connection, &mut watch, error).await;
+                    Box::pin(handler.reject_unread(connection, &mut watch, error)).await;
                     return None;
                 }
                 Next::Preface => {
@@ -187,6 +207,23 @@ impl HttpServerApp for Http2Frontend {
 }
 
 impl Handler {
+    /// Reads the header of the PROXY protocol. Returns true if it names the client, false if the
+    /// proxy speaks for itself. `None`: the connection ends.
+    async fn proxied(&self, stream: &mut Plain, shutdown: &ShutdownWatch) -> Option<bool> {
+        let env = &self.gateway.env;
+        let peer = address_of(stream);
+        let header = timeout(env.config.listen.header_timeout, proxy_header::read(stream));
+        let read = tokio::select! {
+            read = header => read,
+            () = stopped(shutdown) => return None,
+        };
+        if let Ok(Ok(is_named)) = read {
+            return Some(is_named);
+        }
+        env.connections.without_proxy_header(peer);
+        None
+    }
+
     /// Makes the TLS handshake of a connection. Its failures are counted.
     async fn secured(
         &self,
@@ -196,15 +233,9 @@ impl Handler {
     ) -> Option<(Stream, Option<CertificateNames>)> {
         let env = &self.gateway.env;
         let address = client_address(&stream);
-        let mut stopping = shutdown.clone();
-        let stopped = async {
-            // A closed channel means shutdown too.
-            let _ = stopping.wait_for(|stopping| *stopping).await;
-            sleep(LAST_REQUEST_WAIT).await;
-        };
         let accepted = tokio::select! {
             accepted = tls.accept(stream, env.config.listen.header_timeout) => accepted,
-            () = stopped => return None,
+            () = stopped(shutdown) => return None,
         };
         let problem = match accepted {
             Ok(secured) => return Some(secured),
@@ -306,6 +337,13 @@ impl Handler {
             connection.discard(watch, timer_now() + UNREADABLE_LINGER).await;
         }
     }
+}
+
+/// Waits until a connection that has sent no request is given up after the gateway's stop.
+async fn stopped(shutdown: &ShutdownWatch) {
+    // A closed channel means shutdown too.
+    let _ = shutdown.clone().wait_for(|stopping| *stopping).await;
+    sleep(LAST_REQUEST_WAIT).await;
 }
 
 fn connection_of(session: ServerSession) -> Option<Box<Connection>> {

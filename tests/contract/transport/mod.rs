@@ -12,6 +12,7 @@ mod informational;
 mod listeners;
 mod malformed_requests;
 mod pipelining;
+mod proxies;
 mod request_bodies;
 mod request_heads;
 mod slow_readers;

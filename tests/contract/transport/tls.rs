@@ -49,6 +49,26 @@ async fn requests_are_served_over_tls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_header_of_a_proxy_goes_before_the_handshake() {
+    captured_log::begin();
+    let keys = "\ntrusted_proxies = [\"127.0.0.1\"]\nproxy_protocol = true";
+    let listen = https(&[&certificate_file("server.pem")]) + keys;
+    let world = Setup::new().listen(&listen).start().await;
+    let address = world.https.expect("it listens");
+    blocking(move || {
+        let mut tcp = TcpStream::connect(address).unwrap();
+        tcp.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
+        tcp.write_all(b"PROXY TCP4 192.0.2.77 127.0.0.1 1 2\r\n").unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        let tls = ClientConnection::new(client(&[]), name).unwrap();
+        let answer = get(&mut StreamOwned::new(tls, tcp), "/repos/acme/widgets");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    })
+    .await;
+    eventually(|| captured_log::all().contains("\"client_address\":\"192.0.2.77\"")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn http2_is_preferred_by_alpn() {
     let (_world, address) = start(&[&certificate_file("server.pem")]).await;
     blocking(move || {

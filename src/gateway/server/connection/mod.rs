@@ -8,6 +8,7 @@ pub mod accept;
 mod floods;
 mod held;
 mod http2;
+pub mod proxy_header;
 #[cfg(test)]
 mod tests;
 pub mod trailers;
@@ -71,6 +72,11 @@ pub(super) fn ip_of(peer: &SocketAddr) -> Option<IpAddr> {
 
 /// The IP address of the other end; `None` on a Unix socket.
 pub(super) fn client_address(stream: &Stream) -> Option<IpAddr> {
+    address_of(&**stream)
+}
+
+/// The same of a stream of any kind.
+pub(super) fn address_of(stream: &(impl GetSocketDigest + ?Sized)) -> Option<IpAddr> {
     ip_of(stream.get_socket_digest()?.peer_addr()?)
 }
 
