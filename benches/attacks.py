@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures what hostile clients cost `weir serve`: resident memory, and another client's p99.
+"""Measures what hostile clients cost `weir serve`: memory, CPU, and another client's p99.
 
 attacks.py WEIR [CASE ...] [--rounds N] [--requests N]
 
@@ -11,8 +11,10 @@ median of a ratio does. README.md describes the method and its limits.
 
 import argparse
 import asyncio
+import contextlib
 import functools
 import hashlib
+import itertools
 import multiprocessing
 import os
 import pathlib
@@ -20,9 +22,11 @@ import selectors
 import signal
 import socket
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 from beside_nginx import KEY, free_port, until_listening, weir_config
@@ -33,6 +37,12 @@ GROWN_MIB_MAX, RATIO_MAX = 64, 2
 # The number of the large stored issue, and the size of its body.
 LARGE, LARGE_BYTES = 77_777_777, 15 * MIB // 2
 READERS, STREAMS, HEADS, BODIES, BODY_STREAMS = 150, 100, 1000, 42, 45
+# Silent connections, and the processes that hold them: each has its own limit of descriptors.
+SILENT, HOLDERS = 20_000, 4
+# Connections that a holder opens again at once. Those that the gateway has ended come back.
+REOPENED = 50
+# Connections that flood at the same time, and the longest life of each in seconds.
+FLOODERS, FLOOD_SECONDS_MAX = 4, 1
 # Bytes of each body that is announced with 10 MiB: in one piece, the head included.
 ANNOUNCED, SENT = 10 * MIB, 306
 # The time between two requests of the other client.
@@ -112,20 +122,30 @@ def exchange(connection, request, received):
         total += connection.recv_into(memoryview(received)[total:])
 
 
+def new_connection(port):
+    """Connects, in a way that leaves no port waiting at the end."""
+    connection = socket.create_connection(("127.0.0.1", port))
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    return connection
+
+
 def measure(port, count):
-    """Returns the p99 in ms of the other client's hits and of its writes, `count` of each."""
+    """Returns the p99 in ms of the other client's hits, of its writes, and of its hits through new
+    connections, `count` of each."""
     hit = request_head("GET", f"{ISSUES}/1", OTHER_KEY, "Accept: application/vnd.github+json")
     body = b'{"title":"other"}'
     write = request_head("PATCH", WRITES, OTHER_KEY, f"Content-Length: {len(body)}") + body
-    received, times, due = bytearray(64 * 1024), ([], []), time.perf_counter()
-    connections = [socket.create_connection(("127.0.0.1", port)) for _ in times]
+    received, times, due = bytearray(64 * 1024), ([], [], []), time.perf_counter()
+    kept = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
     for _ in range(count):
-        for connection, request, took in zip(connections, (hit, write), times):
+        for connection, request, took in zip([*kept, None], (hit, write, hit), times):
             due = max(due + PACE_SECONDS, time.perf_counter() - PACE_SECONDS)
             time.sleep(max(0, due - time.perf_counter()))
             begun = time.perf_counter()
-            exchange(connection, request, received)
-            took.append(time.perf_counter() - begun)
+            with contextlib.ExitStack() as ends:
+                used = connection or ends.enter_context(new_connection(port))
+                exchange(used, request, received)
+                took.append(time.perf_counter() - begun)
     return [sorted(took)[len(took) * 99 // 100] * 1000 for took in times]
 
 
@@ -227,6 +247,110 @@ def announced_streams(port):
     return [http2(port, b"", BODY_STREAMS, 4, "POST", ISSUES, length)]
 
 
+def silent_connections(port, holder, under_way, may_end):
+    """Holds a part of the silent connections, and opens those again that the gateway ends."""
+    own, ended = set(), selectors.DefaultSelector()
+    while not may_end.is_set():
+        for key, _ in ended.select(0):
+            ended.unregister(key.fileobj)
+            own.discard(key.fileobj)
+            key.fileobj.close()
+        more = SILENT // HOLDERS - len(own)
+        for _ in range(min(more, REOPENED) if under_way.is_set() else more):
+            connection = socket.socket()
+            connection.setblocking(False)
+            # One address has fewer ports than there are connections.
+            connection.bind((f"127.0.1.{holder + 1}", 0))
+            connection.connect_ex(("127.0.0.1", port))
+            own.add(connection)
+            ended.register(connection, selectors.EVENT_READ)
+        under_way.set()
+        time.sleep(0.05)
+
+
+def many_connections(port, under_way, may_end):
+    """Opens far more connections than `listen.connections_max`, from several processes."""
+    begun = [multiprocessing.Event() for _ in range(HOLDERS)]
+    holders = [
+        multiprocessing.Process(target=silent_connections, args=(port, index, begin, may_end))
+        for index, begin in enumerate(begun)
+    ]
+    for holder in holders:
+        holder.start()
+    for begin in begun:
+        begin.wait()
+    under_way.set()
+    for holder in holders:
+        holder.join()
+
+
+def rapid_resets():
+    """The frames of requests that are cancelled at once, without an end."""
+    fields = [(":method", "GET"), (":scheme", "http"), (":authority", "weir")]
+    fields += [(":path", f"{ISSUES}/1"), ("authorization", f"Bearer {KEY}")]
+    headers = b"".join(literal(name, value) for name, value in fields)
+    for first in itertools.count(1, 400):
+        streams = range(first, first + 400, 2)
+        yield b"".join(
+            frame(1, 5, stream, headers) + frame(3, 0, stream, (8).to_bytes(4, "big"))
+            for stream in streams
+        )
+
+
+def flood(port, frames, under_way, may_end):
+    """Floods over some connections, each of which begins again when the gateway ends it."""
+    lives = []
+
+    def one(seconds):
+        began = time.perf_counter()
+        with new_connection(port) as connection:
+            connection.settimeout(seconds)
+            try:
+                connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b""))
+                for some in frames():
+                    connection.sendall(some)
+            except OSError:
+                pass
+        return time.perf_counter() - began
+
+    def again():
+        while not may_end.is_set():
+            lives.append(one(10))
+
+    threads = [threading.Thread(target=again) for _ in range(FLOODERS)]
+    for thread in threads:
+        thread.start()
+    under_way.set()
+    for thread in threads:
+        thread.join()
+    longest = max(lives)
+    print(f"  {len(lives)} floods, the longest of {longest * 1000:.0f} ms", flush=True)
+    if longest > FLOOD_SECONDS_MAX:
+        sys.exit("a flood went on for too long")
+
+
+def same_frames(*of):
+    return lambda: itertools.repeat(frame(*of) * 1000)
+
+
+# Attacks that go on until they may end, by name.
+GOING_ON = {
+    "connections": (many_connections, f"{SILENT:,} silent connections that come again"),
+    "pings": (
+        functools.partial(flood, frames=same_frames(6, 0, 0, bytes(8))),
+        f"{FLOODERS} floods of PING",
+    ),
+    "settings": (
+        functools.partial(flood, frames=same_frames(4, 0, 0, b"")),
+        f"{FLOODERS} floods of SETTINGS",
+    ),
+    "updates": (
+        functools.partial(flood, frames=same_frames(8, 0, 0, (1).to_bytes(4, "big"))),
+        f"{FLOODERS} floods of WINDOW_UPDATE",
+    ),
+    "resets": (functools.partial(flood, frames=rapid_resets), f"{FLOODERS} rapid resets"),
+}
+
 # The attacks by name: a function that returns the connections to keep, and its description.
 CASES = {
     kind: (functools.partial(slow_readers, kind=kind), f"{READERS} slow readers of 7.5 MiB, {kind}")
@@ -253,6 +377,9 @@ CASES = {
 def attack(case, port, under_way, may_end):
     # An attacker has a machine of its own; here it must not take the time of gateway and client.
     os.nice(19)
+    if case in GOING_ON:
+        GOING_ON[case][0](port, under_way=under_way, may_end=may_end)
+        return
     connections = CASES[case][0](port)
     under_way.set()
     may_end.wait()
@@ -260,9 +387,17 @@ def attack(case, port, under_way, may_end):
         connection.close()
 
 
+def cpu_seconds(process):
+    """CPU time of a process since its start."""
+    fields = pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def watched(weir, port, count):
-    """Returns the p99s of the other client, and the peak of the gateway's memory meanwhile."""
+    """Returns the p99s of the other client, and the gateway's peak of memory and share of a core
+    meanwhile."""
     results, peak = multiprocessing.Queue(), 0
+    begun, before = time.perf_counter(), cpu_seconds(weir.pid)
     client = multiprocessing.Process(target=lambda: results.put(measure(port, count)))
     client.start()
     while client.is_alive():
@@ -271,31 +406,36 @@ def watched(weir, port, count):
     client.join()
     if client.exitcode != 0:
         sys.exit("the other client was not served")
-    return results.get(), peak
+    share = (cpu_seconds(weir.pid) - before) / (time.perf_counter() - begun)
+    return results.get(), peak, share
 
 
 def one_round(weir, port, case, count):
-    """Returns the p99s before and during an attack, and the peak of memory."""
-    before, _ = watched(weir, port, count)
+    """Returns the p99s before and during an attack, the peak of memory, and the shares of a core."""
+    before, _, usual = watched(weir, port, count)
     under_way, may_end = multiprocessing.Event(), multiprocessing.Event()
     attacker = multiprocessing.Process(target=attack, args=(case, port, under_way, may_end))
     attacker.start()
-    during, peak = watched(weir, port, count)
+    during, peak, share = watched(weir, port, count)
     if not under_way.wait(60):
         sys.exit(f"{case}: the attack did not get under way")
     peak = max(peak, resident(weir.pid))
     may_end.set()
     attacker.join()
-    return before, during, peak
+    if attacker.exitcode != 0:
+        sys.exit(f"{case}: the attack failed, or went on")
+    return before, during, peak, (usual, share)
 
 
 def run_case(weir, port, case, start, options):
     rounds = [one_round(weir, port, case, options.requests) for _ in range(options.rounds)]
-    grown = (max(peak for _, _, peak in rounds) - start) / MIB
-    print(f"{CASES[case][1]}: +{grown:.1f} MiB at most", flush=True)
+    grown = (max(peak for _, _, peak, _ in rounds) - start) / MIB
+    shares = ", ".join(f"{before:.0%} → {during:.0%}" for _, _, _, (before, during) in rounds)
+    print(f"{(CASES | GOING_ON)[case][1]}: +{grown:.1f} MiB at most", flush=True)
+    print(f"  of a core: {shares}", flush=True)
     is_slow = False
-    for index, name in enumerate(("hits", "writes")):
-        pairs = [(before[index], during[index]) for before, during, _ in rounds]
+    for index, name in enumerate(("hits", "writes", "hits through new connections")):
+        pairs = [(before[index], during[index]) for before, during, _, _ in rounds]
         ratios = sorted(during / before for before, during in pairs)
         middle = statistics.median(ratios)
         is_slow |= middle > RATIO_MAX
@@ -332,7 +472,8 @@ def run(options, folder):
         watched(weir, port, 500)
         # Memory that a case leaves behind must not hide the growth of the next.
         start = resident(weir.pid)
-        faults = [run_case(weir, port, case, start, options) for case in options.cases or CASES]
+        cases = options.cases or [*CASES, *GOING_ON]
+        faults = [run_case(weir, port, case, start, options) for case in cases]
         return [fault for fault in faults if fault]
     finally:
         weir.terminate()
@@ -343,11 +484,11 @@ def run(options, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("weir", help="gateway program, built with --profile dist")
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}")
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES | GOING_ON)}")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each case")
     parser.add_argument("--requests", type=int, default=2000, help="hits and writes of each one")
     options = parser.parse_args()
-    if unknown := set(options.cases) - set(CASES):
+    if unknown := set(options.cases) - set(CASES | GOING_ON):
         parser.error(f"unknown cases: {', '.join(unknown)}")
     with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
         faults = run(options, pathlib.Path(folder))
