@@ -139,7 +139,7 @@ async fn page(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Rep
             _ => only_post(),
         };
     }
-    if path == "/readyz" && !gateway.env.is_draining() {
+    if path == "/readyz" && !gateway.env.active.is_leaving() {
         gateway.dispatcher.looked(LOOK_TIMEOUT).await;
     }
     if let Some(page) = writes::Page::of(path) {

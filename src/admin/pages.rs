@@ -21,7 +21,7 @@ pub fn text(status: StatusCode, text: &str) -> Reply {
 
 /// `GET /readyz`: readiness for requests.
 pub fn readiness(gateway: &Gateway) -> Reply {
-    if gateway.env.is_draining() {
+    if gateway.env.active.is_leaving() {
         text(StatusCode::SERVICE_UNAVAILABLE, "draining")
     } else if !gateway.dispatcher.has_looked() {
         let message = "the upstream has not answered about the tokens yet";

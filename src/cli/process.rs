@@ -49,17 +49,22 @@ pub fn runtime(threads: Option<NonZeroUsize>) -> io::Result<Runtime> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessSignal {
-    /// SIGTERM or Ctrl-C: drain and end.
+    /// SIGTERM, SIGQUIT or Ctrl-C: drain and end.
     End,
     /// SIGHUP: reload the config.
     Reload,
+    /// SIGUSR1 or SIGUSR2, by name. Nothing happens: by default each would end the process.
+    Unused(&'static str),
 }
 
 /// The handled signals (SPECIFICATION, "Commands").
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    quit: Signal,
     hangup: Signal,
+    user1: Signal,
+    user2: Signal,
     /// SIGXFSZ by default ends a process that writes beyond the file size limit. Handled, the write
     /// fails like one on a full disk.
     _too_large: Signal,
@@ -71,7 +76,10 @@ impl Signals {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
             hangup: signal(SignalKind::hangup())?,
+            user1: signal(SignalKind::user_defined1())?,
+            user2: signal(SignalKind::user_defined2())?,
             _too_large: signal(SignalKind::from_raw(Number::XFSZ.as_raw()))?,
         })
     }
@@ -80,7 +88,15 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => ProcessSignal::End,
             _ = self.interrupt.recv() => ProcessSignal::End,
+            _ = self.quit.recv() => ProcessSignal::End,
             _ = self.hangup.recv() => ProcessSignal::Reload,
+            _ = self.user1.recv() => ProcessSignal::Unused("SIGUSR1"),
+            _ = self.user2.recv() => ProcessSignal::Unused("SIGUSR2"),
         }
+    }
+
+    /// Waits for the signal that ends the process.
+    pub async fn end(&mut self) {
+        while self.next().await != ProcessSignal::End {}
     }
 }

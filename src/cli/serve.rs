@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use tokio::time::timeout;
 use tracing::{error, info, warn};
 
 use super::process::{FAILED, Failure, ProcessSignal, Signals, runtime};
@@ -96,11 +97,14 @@ async fn serve(config: Arc<Config>, path: PathBuf, mut signals: Signals) -> Resu
     if let Some(address) = admin.address() {
         info!(address = %address, "admin listening");
     }
-    while signals.next().await == ProcessSignal::Reload {
-        let current = Arc::clone(&current);
-        // Not awaited: reading files may take long, and signals must be handled meanwhile. The
-        // result is logged.
-        drop(tokio::task::spawn_blocking(move || current.reload()));
+    serve_until_end(&mut signals, &current).await;
+    let gateway = current.gateway();
+    gateway.env.active.leave();
+    let delay = gateway.env.config.listen.drain_delay;
+    if !delay.is_zero() {
+        info!(seconds = delay.as_secs_f64(), "not ready any more; the drain begins later");
+        // A second signal begins it at once.
+        let _ = timeout(delay, serve_until_end(&mut signals, &current)).await;
     }
     let gateway = current.gateway();
     info!(in_flight = gateway.env.active.count(), "draining");
@@ -117,6 +121,22 @@ async fn serve(config: Arc<Config>, path: PathBuf, mut signals: Signals) -> Resu
         warn!(writes = left, "queued writes are lost: writes.store is \"memory\"");
     }
     Ok(())
+}
+
+/// Serves until a signal ends it.
+async fn serve_until_end(signals: &mut Signals, current: &Arc<Current>) {
+    loop {
+        match signals.next().await {
+            ProcessSignal::End => return,
+            ProcessSignal::Unused(name) => info!(signal = name, "this signal has no meaning here"),
+            ProcessSignal::Reload => {
+                let current = Arc::clone(current);
+                // Not awaited: reading files may take long, and signals must be handled meanwhile.
+                // The result is logged.
+                drop(tokio::task::spawn_blocking(move || current.reload()));
+            }
+        }
+    }
 }
 
 /// Opens the store of queued writes, and reads those of an earlier run.

@@ -13,10 +13,13 @@ use tokio::sync::Notify;
 pub struct Active {
     requests: AtomicUsize,
     others: AtomicUsize,
+    leaving: AtomicBool,
     draining: AtomicBool,
     refusing: AtomicBool,
+    cutting_off: AtomicBool,
     changed: Notify,
     begun: Notify,
+    cut: Notify,
 }
 
 /// Guard: counts one request, connection or task until it is dropped.
@@ -36,6 +39,15 @@ impl Active {
         self.count_one(|active| &active.others)
     }
 
+    /// Ends readiness. Everything else goes on until [`Active::drain`].
+    pub fn leave(&self) {
+        self.leaving.store(true, Ordering::SeqCst);
+    }
+
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::SeqCst) || self.is_draining()
+    }
+
     /// Begins the drain: no write of the queue begins, and readiness ends.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::SeqCst);
@@ -43,12 +55,18 @@ impl Active {
     }
 
     pub async fn drain_begun(&self) {
-        let mut begun = std::pin::pin!(self.begun.notified());
-        // Registered before the check, so that no notification is lost in between.
-        begun.as_mut().enable();
-        if !self.is_draining() {
-            begun.await;
-        }
+        noted(&self.begun, &self.draining).await;
+    }
+
+    /// Ends the drain: requests without a byte of an answer get an error instead.
+    pub fn cut_off(&self) {
+        self.cutting_off.store(true, Ordering::SeqCst);
+        self.cut.notify_waiters();
+    }
+
+    /// Waits until requests are cut off.
+    pub async fn is_cut_off(&self) {
+        noted(&self.cut, &self.cutting_off).await;
     }
 
     pub fn is_draining(&self) -> bool {
@@ -84,6 +102,16 @@ impl Active {
         // drain is seen by the drain.
         counter(self).fetch_add(1, Ordering::SeqCst);
         ActiveGuard { active: Arc::clone(self), counter }
+    }
+}
+
+/// Waits until `flag` is set, which precedes a notification.
+async fn noted(notify: &Notify, flag: &AtomicBool) {
+    let mut noted = std::pin::pin!(notify.notified());
+    // Registered before the check, so that no notification is lost in between.
+    noted.as_mut().enable();
+    if !flag.load(Ordering::SeqCst) {
+        noted.await;
     }
 }
 

@@ -12,6 +12,7 @@ pub mod jwt;
 pub mod log;
 pub mod name_server;
 pub mod origin;
+pub mod process;
 pub mod proxy;
 pub mod raw;
 pub mod reply;

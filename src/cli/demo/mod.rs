@@ -96,7 +96,7 @@ impl Demo {
         println!("\nending: the bots finish what they are at");
         tokio::select! {
             () = running.finished() => {}
-            _ = signals.next() => {}
+            () = signals.end() => {}
         }
         report.close();
         let exit_code = report.summary(&bots.truth(&stage));

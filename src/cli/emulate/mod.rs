@@ -87,8 +87,12 @@ impl Emulate {
         let handle = self.start(listener, settings, recording);
         // A closed terminal does not end the service.
         let _ = std::io::stdout().lock().write_all(banner::banner(&handle).as_bytes());
-        while signals.next().await == ProcessSignal::Reload {
-            self.reload(&handle);
+        loop {
+            match signals.next().await {
+                ProcessSignal::End => break,
+                ProcessSignal::Reload => self.reload(&handle),
+                ProcessSignal::Unused(_) => {}
+            }
         }
         handle.shutdown().await;
         Ok(())

@@ -72,6 +72,8 @@ pub struct Listen {
     pub proxy_protocol: bool,
     /// Time for requests in flight to finish after SIGTERM.
     pub drain: Duration,
+    /// Time between SIGTERM, which ends readiness, and the drain.
+    pub drain_delay: Duration,
 }
 
 impl Listen {
@@ -96,6 +98,7 @@ impl Listen {
             trusted_proxies: reader.or("trusted_proxies", Vec::new()),
             proxy_protocol: reader.or("proxy_protocol", false),
             drain: reader.or("drain", Duration::from_secs(30)),
+            drain_delay: reader.or("drain_delay", Duration::ZERO),
         };
         listen.check_addresses(reader);
         if listen.proxy_protocol && listen.trusted_proxies.is_empty() {
@@ -187,5 +190,6 @@ impl Listen {
         }
         printer.set("proxy_protocol", self.proxy_protocol.to_string());
         printer.set("drain", text(duration_text(self.drain)));
+        printer.set("drain_delay", text(duration_text(self.drain_delay)));
     }
 }

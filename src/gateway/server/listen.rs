@@ -17,7 +17,7 @@ use socket2::SockFilter;
 use socket2::SockRef;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{sleep_until, timeout_at};
+use tokio::time::{sleep_until, timeout, timeout_at};
 
 use crate::clock::timer_now;
 use crate::config::Listen;
@@ -238,6 +238,11 @@ impl Listening {
             }
         };
         let left = active.count();
+        if !finished {
+            active.cut_off();
+            // Each answer is one write.
+            let _ = timeout(LAST_REQUEST_WAIT, active.idle()).await;
+        }
         self.services.abort_all();
         if finished { Drained::Completely } else { Drained::CutOff(left) }
     }

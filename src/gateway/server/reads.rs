@@ -87,6 +87,9 @@ impl Handler {
                 answered = &mut fetch => break Some(answered),
                 interim = interims.next() => self.put_interim(&interim, &request.origin, buffer),
                 () = connection.left(buffer) => break None,
+                () = self.gateway.env.active.is_cut_off() => {
+                    break Some(Err(GatewayError::Draining));
+                }
             }
         };
         drop(fetch);

@@ -14,7 +14,8 @@ use crate::gateway::active::ActiveGuard;
 use crate::gateway::address::decode_unreserved;
 use crate::gateway::assembly::Gateway;
 use crate::gateway::cache::lookup::ReadAnswer;
-use crate::gateway::dispatch::{job::ClientCredential, progress::RequestProgress, route::Route};
+use crate::gateway::dispatch::progress::{CancelOutcome, RequestProgress};
+use crate::gateway::dispatch::{job::ClientCredential, route::Route};
 use crate::gateway::environment::Environment;
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::headers::{self, Passing};
@@ -220,6 +221,18 @@ impl Request {
         let answered = answered.ok_or(Stop::ClientGone)??;
         self.outcome.cache = answered.outcome();
         Ok(answered)
+    }
+
+    /// Ends the wait for an answer with the drain. Returns the error for the client. A request that
+    /// is not on its way is not sent any more, and one that can change nothing may be repeated.
+    pub(super) fn cut_short(&self) -> GatewayError {
+        let is_on_wire = self.progress.cancel() == CancelOutcome::OnWire;
+        let may_have_run = is_on_wire || self.progress.was_sent();
+        if may_have_run && !self.method.is_safe() {
+            GatewayError::MayBeKept
+        } else {
+            GatewayError::Draining
+        }
     }
 
     /// Marks an answer that the gateway broke off.

@@ -32,7 +32,11 @@ impl Handler {
             None => (self.begin(session), None),
         };
         let span = request.span.clone();
-        let answered = self.answer(session, &mut request, classified).instrument(span).await;
+        let answered = tokio::select! {
+            biased;
+            answered = self.answer(session, &mut request, classified).instrument(span) => answered,
+            () = self.gateway.env.active.is_cut_off() => Err(Stop::Error(request.cut_short())),
+        };
         let written = match answered {
             Ok(content) => self.write(session, &mut request, content).await,
             Err(Stop::Error(error)) => {

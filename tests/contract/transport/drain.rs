@@ -168,6 +168,39 @@ async fn a_drain_ends_after_its_grace_period() {
     assert_eq!(within(drain).await, Drained::CutOff(1));
 }
 
+/// Over HTTP/1.1 and HTTP/2. A read may be repeated; nobody knows of a write that is on its way.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_cut_off_is_told_when_to_come_back() {
+    let world = Setup::new().start().await;
+    world.get(REPOSITORY).await.assert_status(200);
+    let (read, write) = (world.close_gate("GET", ISSUES), world.close_gate("POST", ISSUES));
+    let mut clients = Vec::new();
+    for request in [get(ISSUES, "cut"), post(ISSUES, "{\"title\":\"cut\"}")] {
+        let mut client = Connection::open(world.address).await;
+        client.send(request.as_bytes()).await;
+        clients.push(client);
+    }
+    let http2: Client<_, Full<Bytes>> =
+        Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+    let request = Request::get(format!("http://{}{ISSUES}?page=2", world.address))
+        .header("authorization", format!("Bearer {KEY}"));
+    let stream = tokio::spawn(http2.request(request.body(Full::default()).unwrap()));
+    within(world.held(read, 2)).await;
+    within(world.held(write, 1)).await;
+    let (_emulator, drain) = world.into_drain(Duration::from_millis(400));
+    assert_eq!(within(drain).await, Drained::CutOff(3));
+    let answer = within(stream).await.unwrap().unwrap();
+    assert_eq!(
+        (answer.status().as_u16(), answer.headers()["retry-after"].as_bytes()),
+        (503, &b"5"[..])
+    );
+    for (mut client, text) in clients.into_iter().zip(["shutting down", "it is unknown whether"]) {
+        let answer = client.read_answer().await;
+        assert!(is_whole(&answer, 503) && answer.contains(text), "{answer}");
+        assert!(answer.to_ascii_lowercase().contains("\r\nretry-after: "), "{answer}");
+    }
+}
+
 #[test]
 fn a_request_that_is_cut_off_has_a_log_line() {
     captured_log::begin();

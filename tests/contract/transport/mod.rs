@@ -15,6 +15,7 @@ mod pipelining;
 mod proxies;
 mod request_bodies;
 mod request_heads;
+mod signals;
 mod slow_readers;
 mod streamed_answers;
 mod tls;
