@@ -235,6 +235,14 @@ pub fn machine_instant() -> Instant {
     Instant::now()
 }
 
+/// Returns the steady clock of the system in microseconds, as other processes read it
+/// (`CLOCK_MONOTONIC`).
+pub fn monotonic_micros() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let secs = u64::try_from(now.tv_sec).unwrap_or_default();
+    secs.saturating_mul(1_000_000) + u64::try_from(now.tv_nsec).unwrap_or_default() / 1_000
+}
+
 /// Returns the machine's steady time for the runtime's timers.
 pub fn timer_now() -> tokio::time::Instant {
     tokio::time::Instant::from_std(machine_instant())

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use rustix::io::{DupFlags, dup3};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -72,19 +72,24 @@ impl Listener {
         Ok(Self { socket, tls, spares: Mutex::new(spares) })
     }
 
-    /// Accepts and serves for ever.
-    pub async fn serve(self, current: Arc<Current>) {
+    /// Accepts and serves until the stop, or for ever.
+    pub async fn serve(self, current: Arc<Current>, mut stop: watch::Receiver<bool>) {
         let listener = Arc::new(self);
         let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let mut briefs = VecDeque::new();
         loop {
-            let Some((stream, is_spare)) = listener.accept().await else {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = stopped(&mut stop) => return,
+            };
+            let Some((stream, is_spare)) = accepted else {
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             };
             let slot = Arc::clone(&slots).try_acquire_owned().ok().filter(|_| !is_spare);
             if let Some(slot) = slot {
-                tokio::spawn(serve(stream, listener.tls.clone(), Arc::clone(&current), slot));
+                let (tls, stop) = (listener.tls.clone(), stop.clone());
+                tokio::spawn(serve(stream, tls, Arc::clone(&current), slot, stop));
                 continue;
             }
             make_room(&mut briefs).await;
@@ -159,25 +164,33 @@ async fn make_room(briefs: &mut VecDeque<(Arc<Brief>, JoinHandle<()>)>) {
     }
 }
 
+/// Waits for the stop; for ever if there is none.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    if stop.wait_for(|stop| *stop).await.is_err() {
+        std::future::pending().await
+    }
+}
+
 async fn serve(
     stream: TcpStream,
     tls: Option<Arc<Tls>>,
     current: Arc<Current>,
     slot: OwnedSemaphorePermit,
+    stop: watch::Receiver<bool>,
 ) {
     match tls {
-        None => serve_over(stream, current).await,
+        None => serve_over(stream, current, stop).await,
         Some(tls) => {
             // The client learns of a failed handshake by an alert.
             if let Ok(Ok(stream)) = timeout(HEAD_TIMEOUT, tls.accept_over(stream)).await {
-                serve_over(stream, current).await;
+                serve_over(stream, current, stop).await;
             }
         }
     }
     drop(slot);
 }
 
-async fn serve_over<T>(stream: T, current: Arc<Current>)
+async fn serve_over<T>(stream: T, current: Arc<Current>, mut stop: watch::Receiver<bool>)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -187,7 +200,11 @@ where
     let service = service_fn(|request| exchange(Arc::clone(&current), request));
     let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
     // An error here means that the client disconnected.
-    if timeout(CONNECTION_TIME, connection.as_mut()).await.is_err() {
+    let is_over = tokio::select! {
+        ended = timeout(CONNECTION_TIME, connection.as_mut()) => ended.is_ok(),
+        () = stopped(&mut stop) => false,
+    };
+    if !is_over {
         connection.as_mut().graceful_shutdown();
         let _ = timeout(HEAD_TIMEOUT, connection).await;
     }

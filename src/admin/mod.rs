@@ -26,12 +26,13 @@ use hyper::body::Incoming;
 use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use self::listener::Listener;
 use crate::config::{Listen, digest};
 use crate::cross_site;
-use crate::gateway::{ADMIN_TLS, Current, Gateway, Tls};
+use crate::gateway::{ADMIN_TLS, Current, Gateway, Kind, Socket, Sockets, Tls, bind};
 
 /// Timeout of a request head; the default for clients is the same.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -56,6 +57,7 @@ type Reply = Response<Full<Bytes>>;
 /// The open admin listener, if there is one.
 pub struct Admin {
     address: Option<SocketAddr>,
+    stop: watch::Sender<bool>,
 }
 
 impl Admin {
@@ -63,18 +65,42 @@ impl Admin {
     /// answered during a drain.
     pub async fn open(current: &Arc<Current>) -> io::Result<Self> {
         let Some(address) = current.gateway().env.config.listen.admin else {
-            return Ok(Self { address: None });
+            return Ok(Self::nowhere());
         };
-        let listener = TcpListener::bind(address).await.map_err(|error| {
-            io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
-        })?;
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.map_err(|error| bind::cannot_listen(address, &error))?;
+        Self::serve(current, listener)
+    }
+
+    /// The same on the socket for the listener of the config.
+    pub fn open_on(current: &Arc<Current>, sockets: &mut Sockets) -> io::Result<Self> {
+        let Some(address) = current.gateway().env.config.listen.admin else {
+            return Ok(Self::nowhere());
+        };
+        match sockets.take(Kind::Admin, address)?.socket {
+            Socket::Tcp(listener) => Self::serve(current, TcpListener::from_std(listener)?),
+            Socket::Unix(_) => Ok(Self::nowhere()),
+        }
+    }
+
+    fn nowhere() -> Self {
+        Self { address: None, stop: watch::Sender::new(false) }
+    }
+
+    fn serve(current: &Arc<Current>, listener: TcpListener) -> io::Result<Self> {
+        let (stop, stopped) = watch::channel(false);
         let address = listener.local_addr()?;
         let tls = Tls::new(ADMIN_TLS, current)?;
         if let Some(tls) = &tls {
             tokio::spawn(Arc::clone(tls).renew(Arc::clone(current)));
         }
-        tokio::spawn(Listener::new(listener, tls)?.serve(Arc::clone(current)));
-        Ok(Self { address: Some(address) })
+        tokio::spawn(Listener::new(listener, tls)?.serve(Arc::clone(current), stopped));
+        Ok(Self { address: Some(address), stop })
+    }
+
+    /// Leaves new connections to another process, and ends open ones after their current answer.
+    pub fn hand_over(&self) {
+        self.stop.send_replace(true);
     }
 
     /// Returns the bound address; `None` without an admin listener.

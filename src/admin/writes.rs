@@ -26,6 +26,8 @@ pub const LISTED_MAX: usize = 1_000;
 /// Most bytes read from the store for one page, because records include bodies, which are not
 /// shown. Our choice: a fraction of a second.
 const READ_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Message of a 503 during a takeover.
+const ELSEWHERE: &str = "another process has the queue of writes; ask again";
 /// Example of an id for error messages.
 pub const EXAMPLE_ID: &str = "1f-0000000000000007";
 
@@ -127,6 +129,9 @@ impl<'p> Page<'p> {
             (true, _) => return only_post(),
             (false, _) => return only_get(),
         }
+        let Ok(_using) = gateway.writes.queue().enter().await else {
+            return pages::error(StatusCode::SERVICE_UNAVAILABLE, ELSEWHERE);
+        };
         let (Self::Show(id) | Self::Cancel(id) | Self::Retry(id)) = self else {
             return list(gateway, request.uri.query().unwrap_or_default()).await;
         };

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::process::{BAD_CONFIG, FAILED, runtime};
-use super::serve::with_stored_writes;
+use super::stored_writes::with_stored_writes;
 use crate::clock::Clock;
 use crate::config::{self, Config, WriteStore};
 use crate::gateway::{

@@ -8,11 +8,14 @@ mod check;
 mod demo;
 #[cfg(feature = "emulator")]
 mod emulate;
+mod handover;
 mod key;
+mod notify;
 mod process;
 mod serve;
 #[cfg(feature = "emulator")]
 mod simulate;
+mod stored_writes;
 
 use std::process::ExitCode;
 

@@ -53,8 +53,10 @@ pub enum ProcessSignal {
     End,
     /// SIGHUP: reload the config.
     Reload,
-    /// SIGUSR1 or SIGUSR2, by name. Nothing happens: by default each would end the process.
-    Unused(&'static str),
+    /// SIGUSR2: start a successor.
+    Succeed,
+    /// SIGUSR1. Nothing happens: by default it would end the process.
+    Unused,
 }
 
 /// The handled signals (SPECIFICATION, "Commands").
@@ -90,8 +92,8 @@ impl Signals {
             _ = self.interrupt.recv() => ProcessSignal::End,
             _ = self.quit.recv() => ProcessSignal::End,
             _ = self.hangup.recv() => ProcessSignal::Reload,
-            _ = self.user1.recv() => ProcessSignal::Unused("SIGUSR1"),
-            _ = self.user2.recv() => ProcessSignal::Unused("SIGUSR2"),
+            _ = self.user1.recv() => ProcessSignal::Unused,
+            _ = self.user2.recv() => ProcessSignal::Succeed,
         }
     }
 

@@ -1,5 +1,7 @@
 //! `weir serve`: runs the gateway.
 
+use std::fmt::Display;
+use std::future::pending;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,22 +9,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use futures_util::future::OptionFuture;
 use tokio::time::timeout;
 use tracing::{error, info, warn};
 
+use super::handover::predecessor::{AwaitedStore, Predecessor};
+use super::handover::successor::{Successor, Takeover, start_successor};
+use super::notify::ServiceManager;
 use super::process::{FAILED, Failure, ProcessSignal, Signals, runtime};
+use super::stored_writes::with_stored_writes;
 use crate::admin::Admin;
 use crate::clock::Clock;
-use crate::config::{self, Config, WriteStore};
-use crate::gateway::{Current, Drained, Listening, Recovery, log_warnings, raise_descriptor_limit};
+use crate::config::{self, Config, Listen, WriteStore};
+use crate::gateway::{
+    Current, Drained, Inherited, Leaving, Listening, Recovery, Sockets, log_warnings,
+    raise_descriptor_limit,
+};
 use crate::telemetry::{self, LogFormat, LogLevel, Metrics, TelemetrySettings};
-use crate::writes::file::{FileStore, OpenError};
+use crate::writes::Store;
+use crate::writes::file::FileStore;
+use crate::writes::handed::HandedStore;
 use crate::writes::memory::MemoryStore;
-use crate::writes::{Store, Stored};
 
 /// The longest wait for running tasks at the exit. Chosen here: a task yields within milliseconds,
 /// and a thread that reads a file or resolves a name may not delay the exit.
 const TASKS_DROPPED_WITHIN: Duration = Duration::from_secs(1);
+/// The longest wait of a successor for the first look at its tokens, without which it would not be
+/// ready. Chosen here: an upstream that takes longer is slow for the predecessor too.
+const LOOK_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Args)]
 pub struct Serve {
@@ -41,6 +55,8 @@ impl Serve {
     }
 
     fn start(self) -> Result<ExitCode, Failure> {
+        // Before the first thread, because it changes the environment.
+        let inherited = Inherited::from_environment().map_err(Failure::bad_config)?;
         raise_descriptor_limit();
         let runtime = runtime(self.threads).map_err(|fault| {
             Failure::running(format_args!("cannot start worker threads: {fault}"))
@@ -53,7 +69,7 @@ impl Serve {
         let level = LogLevel::from_environment(LogLevel::default()).map_err(Failure::bad_config)?;
         let guard = telemetry::init(&telemetry_settings(&config, level))
             .map_err(|fault| Failure::bad_config(format_args!("telemetry: {fault}")))?;
-        let served = runtime.block_on(serve(config, self.config, signals));
+        let served = runtime.block_on(serve(config, self.config, signals, inherited));
         // Detached fetches have had their time. The tasks of requests that were cut off are dropped
         // here, which logs them.
         runtime.shutdown_timeout(TASKS_DROPPED_WITHIN);
@@ -65,29 +81,176 @@ impl Serve {
 /// An error that is in the log already.
 struct Logged;
 
-async fn serve(config: Arc<Config>, path: PathBuf, mut signals: Signals) -> Result<(), Logged> {
+/// The parts of a process that takes over, until its predecessor has ended.
+struct Begun {
+    current: Arc<Current>,
+    /// The file of writes, once it is open.
+    store: Option<Arc<HandedStore>>,
+    awaited: Option<AwaitedStore>,
+}
+
+async fn serve(
+    config: Arc<Config>,
+    path: PathBuf,
+    mut signals: Signals,
+    activated: Vec<Inherited>,
+) -> Result<(), Logged> {
     log_warnings(&config);
-    let (store, recovery) = open_writes(&config.writes.store).map_err(|fault| {
-        error!(error = %fault, "cannot keep writes");
-        Logged
-    })?;
-    let current = Current::with_writes(
-        config,
-        Clock::system(),
-        Arc::new(Metrics::new()),
-        Arc::clone(&store),
-        recovery,
-    );
+    let manager = ServiceManager::from_environment();
+    let mut predecessor = match &config.listen.takeover {
+        Some(at) => Predecessor::find(at).await.map_err(logged("cannot take over"))?,
+        None => None,
+    };
+    let (passed, at_predecessor) =
+        predecessor.as_mut().map(Predecessor::take_sockets).unwrap_or_default();
+    let mut sockets = match predecessor {
+        Some(_) => open_beside(&config.listen, passed)?,
+        None => open_sockets(&config.listen, activated)?,
+    };
+    let takeover = config.listen.takeover.as_ref();
+    let takeover = takeover.map(|at| Takeover::open(at, at_predecessor, &sockets)).transpose();
+    let takeover = takeover.map_err(logged("cannot open the takeover socket"))?;
+    let Begun { current, store, awaited } = begin(config, predecessor.as_mut()).await?;
     current.read_from(path);
     current.begin_look();
-    let admin = Admin::open(&current).await.map_err(|fault| {
-        error!(error = %fault, "cannot open the admin listener");
+    let following = match predecessor {
+        None => None,
+        Some(predecessor) => {
+            // Readiness must not end with the predecessor.
+            current.gateway().dispatcher.looked(LOOK_WITHIN).await;
+            let kept = sockets.inherited();
+            let followed = predecessor.succeed(kept).await;
+            let following = followed.map_err(logged("cannot take over"))?;
+            current.hold_writes_of(&following.clients);
+            Some(following)
+        }
+    };
+    let failed = logged("cannot open a listener");
+    let listening = Listening::open_on(&current, &mut sockets).map_err(&failed)?;
+    let admin = Admin::open_on(&current, &mut sockets).map_err(&failed)?;
+    log_addresses(&listening, &admin);
+    manager.ready();
+    tokio::spawn(Arc::clone(&manager).keep_alive());
+    let following = following.map(|it| tokio::spawn(it.follow(Arc::clone(&current), awaited)));
+    let successor = async {
+        match &takeover {
+            Some(takeover) => takeover.successor(&current, OptionFuture::from(following)).await,
+            None => pending().await,
+        }
+    };
+    let ended = tokio::select! {
+        () = serve_until_end(&mut signals, &current, &manager) => None,
+        successor = successor => Some(successor),
+    };
+    if let Some(successor) = ended {
+        drop(takeover);
+        admin.hand_over();
+        hand_over(&current, listening, &successor, store.as_deref()).await;
+    } else {
+        delay_drain(&mut signals, &current, &manager).await;
+        // A process that has the sockets goes on with them when this one ends.
+        let passed = takeover.as_ref().and_then(Takeover::passed);
+        drop(takeover);
+        let leaving = passed.map_or(Leaving::Ending, Leaving::HandedOver);
+        drain(&current, listening, &leaving).await;
+        log_left_writes(&current);
+    }
+    Ok(())
+}
+
+/// Drains beside a successor, which gets the file of writes as soon as possible.
+async fn hand_over(
+    current: &Arc<Current>,
+    listening: Listening,
+    successor: &Successor,
+    store: Option<&HandedStore>,
+) {
+    info!("a successor is ready");
+    let leaving = Leaving::HandedOver(successor.kept.clone());
+    let pass_on = async {
+        successor.pass_on_store(current, store).await;
+        pending::<()>().await;
+    };
+    tokio::select! {
+        () = drain(current, listening, &leaving) => {}
+        // Ends with the drain.
+        () = pass_on => {}
+    }
+    successor.end(current).await;
+}
+
+/// Builds the gateway, alone or beside a predecessor.
+async fn begin(
+    config: Arc<Config>,
+    predecessor: Option<&mut Predecessor>,
+) -> Result<Begun, Logged> {
+    let (clock, metrics) = (Clock::system(), Arc::new(Metrics::new()));
+    let file = match &config.writes.store {
+        WriteStore::File(path) => Some((path.clone(), Arc::new(HandedStore::default()))),
+        WriteStore::Memory => None,
+    };
+    let store = file.as_ref().map(|(_, store)| Arc::clone(store));
+    let all: Arc<dyn Store> = match &store {
+        Some(store) => Arc::clone(store) as _,
+        None => Arc::new(MemoryStore::default()),
+    };
+    if let Some(predecessor) = predecessor {
+        let handover = predecessor.snapshot().await;
+        let current = Current::beside(config, clock, metrics, all, handover.as_deref());
+        if store.is_none() {
+            current.open_writes(Recovery::default());
+        }
+        let awaited = file.map(|(path, store)| AwaitedStore { path, store });
+        return Ok(Begun { current, store, awaited });
+    }
+    let recovery = match &file {
+        Some((path, store)) => {
+            let opened = with_stored_writes(|each| FileStore::open(path, each));
+            let (file, mut recovery) = opened.map_err(logged("cannot keep writes"))?;
+            recovery.next_number = file.first_number();
+            store.open(Arc::new(file));
+            recovery
+        }
+        None => Recovery::default(),
+    };
+    let current = Current::with_writes(config, clock, metrics, all, recovery);
+    Ok(Begun { current, store, awaited: None })
+}
+
+/// Logs an error.
+fn logged<E: Display>(message: &'static str) -> impl Fn(E) -> Logged {
+    move |fault| {
+        error!(error = %fault, "{message}");
         Logged
-    })?;
-    let listening = Listening::open(&current).map_err(|fault| {
-        error!(error = %fault, "cannot open a listener");
-        Logged
-    })?;
+    }
+}
+
+/// Opens the sockets of the listeners, apart from those that systemd passed.
+fn open_sockets(listen: &Listen, activated: Vec<Inherited>) -> Result<Sockets, Logged> {
+    let opened = Sockets::open(listen, activated);
+    let (sockets, without_listener) = opened.map_err(logged("cannot open a listener"))?;
+    for socket in &without_listener {
+        error!(
+            socket = socket.socket.place(),
+            name = socket.name,
+            "no listener of the config has the address and the name of this socket of systemd"
+        );
+    }
+    if without_listener.is_empty() { Ok(sockets) } else { Err(Logged) }
+}
+
+/// The same with the sockets of a predecessor. It closes those that this config lacks.
+fn open_beside(listen: &Listen, passed: Vec<Inherited>) -> Result<Sockets, Logged> {
+    let opened = Sockets::open(listen, passed);
+    let (sockets, without_listener) = opened.map_err(logged("cannot open a listener"))?;
+    for socket in without_listener {
+        let socket = socket.socket.place();
+        info!(socket, "the config has no listener for this socket of the predecessor");
+    }
+    Ok(sockets)
+}
+
+fn log_addresses(listening: &Listening, admin: &Admin) {
     for address in &listening.addresses {
         info!(address = %address, "listening");
     }
@@ -97,67 +260,72 @@ async fn serve(config: Arc<Config>, path: PathBuf, mut signals: Signals) -> Resu
     if let Some(address) = admin.address() {
         info!(address = %address, "admin listening");
     }
-    serve_until_end(&mut signals, &current).await;
+}
+
+/// Ends readiness, and goes on for `listen.drain_delay`.
+async fn delay_drain(signals: &mut Signals, current: &Arc<Current>, manager: &Arc<ServiceManager>) {
     let gateway = current.gateway();
     gateway.env.active.leave();
+    manager.stopping(gateway.env.active.count());
     let delay = gateway.env.config.listen.drain_delay;
     if !delay.is_zero() {
         info!(seconds = delay.as_secs_f64(), "not ready any more; the drain begins later");
         // A second signal begins it at once.
-        let _ = timeout(delay, serve_until_end(&mut signals, &current)).await;
+        let _ = timeout(delay, serve_until_end(signals, current, manager)).await;
     }
+}
+
+async fn drain(current: &Current, listening: Listening, leaving: &Leaving) {
     let gateway = current.gateway();
     info!(in_flight = gateway.env.active.count(), "draining");
-    match listening.drain(gateway.env.config.listen.drain).await {
+    match listening.drain_as(gateway.env.config.listen.drain, leaving).await {
         Drained::Completely => info!("drained"),
         Drained::CutOff(requests) => {
             warn!(requests, "the drain time is over, requests were cut off");
         }
     }
+}
+
+fn log_left_writes(current: &Current) {
+    let gateway = current.gateway();
     let left = gateway.writes.queue().unfinished();
-    if left > 0 && store.is_durable() {
+    if left > 0 && gateway.writes.queue().is_durable() {
         info!(writes = left, "queued writes are kept and go on at the next start");
     } else if left > 0 {
         warn!(writes = left, "queued writes are lost: writes.store is \"memory\"");
     }
-    Ok(())
 }
 
 /// Serves until a signal ends it.
-async fn serve_until_end(signals: &mut Signals, current: &Arc<Current>) {
+async fn serve_until_end(
+    signals: &mut Signals,
+    current: &Arc<Current>,
+    manager: &Arc<ServiceManager>,
+) {
     loop {
         match signals.next().await {
             ProcessSignal::End => return,
-            ProcessSignal::Unused(name) => info!(signal = name, "this signal has no meaning here"),
+            ProcessSignal::Unused => info!("SIGUSR1 does nothing"),
+            ProcessSignal::Succeed => {
+                if current.gateway().env.config.listen.takeover.is_some() {
+                    start_successor();
+                } else {
+                    warn!("SIGUSR2 does nothing without listen.takeover");
+                }
+            }
             ProcessSignal::Reload => {
-                let current = Arc::clone(current);
+                let (current, manager) = (Arc::clone(current), Arc::clone(manager));
                 // Not awaited: reading files may take long, and signals must be handled meanwhile.
                 // The result is logged.
-                drop(tokio::task::spawn_blocking(move || current.reload()));
+                drop(tokio::task::spawn_blocking(move || {
+                    manager.reloading();
+                    // A config with faults leaves the old one in force.
+                    let _ = current.reload();
+                    manager.ready();
+                }));
             }
         }
     }
-}
-
-/// Opens the store of queued writes, and reads those of an earlier run.
-fn open_writes(wanted: &WriteStore) -> Result<(Arc<dyn Store>, Recovery), String> {
-    let WriteStore::File(path) = wanted else {
-        return Ok((Arc::new(MemoryStore::default()), Recovery::default()));
-    };
-    let (store, mut recovery) = with_stored_writes(|each| FileStore::open(path, each))?;
-    recovery.next_number = store.first_number();
-    Ok((Arc::new(store), recovery))
-}
-
-/// Runs `read`, which passes each stored write to its argument, and collects the writes.
-pub(super) fn with_stored_writes<T>(
-    read: impl FnOnce(&mut dyn FnMut(u64, Stored) -> Result<(), String>) -> Result<T, OpenError>,
-) -> Result<(T, Recovery), String> {
-    let mut recovery = Recovery::default();
-    let mut each =
-        |number, stored: Stored| recovery.take(number, &stored).map_err(|fault| fault.to_string());
-    let done = read(&mut each).map_err(|fault| fault.to_string())?;
-    Ok((done, recovery))
 }
 
 fn telemetry_settings(config: &Config, level: LogLevel) -> TelemetrySettings {

@@ -93,6 +93,7 @@ impl Config {
             listen.admin_tls.clone_from(&before.admin_tls);
         }
         restart.keep("listen.unix", &mut listen.unix, &before.unix);
+        restart.keep("listen.takeover", &mut listen.takeover, &before.takeover);
         if listen.admin != before.admin {
             // The old address decided whether the token may be absent.
             listen.admin_token.clone_from(&before.admin_token);

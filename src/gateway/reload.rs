@@ -4,12 +4,14 @@
 //! with the one they began with. Both share all lasting state: the quota ledger, stored answers,
 //! queued writes. `config/reload.rs` keeps the indexes of accounts and clients stable.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::clock::Clock;
 use crate::config::{self, Config, Faults, Reload};
@@ -33,6 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Current {
     gateway: ArcSwap<Gateway>,
     snapshots: Option<Arc<Snapshots>>,
+    /// The turns of queued writes, until [`Current::open_writes`].
+    called: Mutex<Option<UnboundedReceiver<u64>>>,
     source: OnceLock<PathBuf>,
     /// Serializes reloads.
     reload_lock: Mutex<()>,
@@ -77,23 +81,45 @@ impl Current {
     ) -> Arc<Self> {
         let mut config = Arc::unwrap_or_clone(config);
         config.remember_clients(recovery.clients());
+        let current = Self::begin(config, clock, metrics, store, None);
+        current.open_writes(recovery);
+        current
+    }
+
+    /// Builds everything beside a predecessor, which has written its snapshot into this file. Queued
+    /// writes wait for [`Current::open_writes`].
+    pub fn beside(
+        config: Arc<Config>,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+        store: Arc<dyn WriteStore>,
+        handover: Option<&Path>,
+    ) -> Arc<Self> {
+        let current = Self::begin(Arc::unwrap_or_clone(config), clock, metrics, store, handover);
+        current.gateway().writes.queue().await_store();
+        current
+    }
+
+    fn begin(
+        config: Config,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+        store: Arc<dyn WriteStore>,
+        handover: Option<&Path>,
+    ) -> Arc<Self> {
         let (gateway, called) = Gateway::start(Arc::new(config), clock, metrics, store);
         let gateway = Arc::new(gateway);
-        let snapshots = Snapshots::begin(&gateway.cache);
+        let snapshots = Snapshots::begin(&gateway.cache, handover);
         tokio::spawn(Arc::clone(gateway.dispatcher.admissions()).run());
         let current = Arc::new(Self {
             gateway: ArcSwap::from(Arc::clone(&gateway)),
             snapshots,
+            called: Mutex::new(Some(called)),
             source: OnceLock::new(),
             reload_lock: Mutex::new(()),
         });
         // Weak: a background task must not keep an abandoned gateway alive.
         let weak = Arc::downgrade(&current);
-        let writes = {
-            let current = Weak::clone(&weak);
-            move || Some(Arc::clone(&current.upgrade()?.gateway().writes))
-        };
-        gateway.writes.queue().start(&gateway.writes, writes, recovery, called);
         if let Some(snapshots) = current.snapshots() {
             let current = Weak::clone(&weak);
             let cache = move || Some(Arc::clone(&current.upgrade()?.gateway().cache));
@@ -108,6 +134,63 @@ impl Current {
         tokio::spawn(Audit::run(Arc::downgrade(&gateway.audit)));
         current.keep_checking_webhooks(&gateway);
         current
+    }
+
+    /// Resumes the writes of an earlier process. Only the first call does anything.
+    pub fn open_writes(self: &Arc<Self>, recovery: Recovery) {
+        let Some(called) = self.called.lock().take() else { return };
+        let mut config = Config::clone(&self.gateway().env.config);
+        let clients = config.clients.len();
+        config.remember_clients(recovery.clients());
+        if config.clients.len() > clients {
+            self.apply_config(config);
+        }
+        let weak = Arc::downgrade(self);
+        let current = move || Some(Arc::clone(&weak.upgrade()?.gateway().writes));
+        let gateway = self.gateway();
+        gateway.writes.queue().start(&gateway.writes, current, recovery, called);
+    }
+
+    /// Writes a snapshot for a successor: what is known of budgets, limits and stored answers.
+    pub async fn write_handover(&self, path: PathBuf) -> io::Result<()> {
+        let cache = Arc::clone(&self.gateway().cache);
+        let written = tokio::task::spawn_blocking(move || cache.write_handover(&path)).await;
+        written.map_err(io::Error::other)?.map(drop)
+    }
+
+    /// The names of the clients with writes that are not done.
+    pub fn clients_with_writes(&self) -> Vec<String> {
+        let gateway = self.gateway();
+        let clients = gateway.writes.turns().clients().into_iter();
+        let named = clients.filter_map(|client| {
+            let index = usize::try_from(client).ok()?;
+            Some(gateway.env.config.clients.get(index)?.name.to_string())
+        });
+        named.collect()
+    }
+
+    /// Holds the writes of these clients until [`Current::open_writes`].
+    pub fn hold_writes_of(&self, clients: &[String]) {
+        let gateway = self.gateway();
+        let all = (0..).zip(&gateway.env.config.clients);
+        let held = all.filter(|(_, client)| clients.iter().any(|name| **name == *client.name));
+        gateway.writes.queue().hold_clients(held.map(|(index, _)| index).collect());
+    }
+
+    /// True if answers were invalidated since that snapshot.
+    pub fn has_changed_since_handover(&self) -> bool {
+        self.gateway().cache.has_changed()
+    }
+
+    /// Notes the end of a predecessor, which may have changed what is stored here.
+    pub async fn predecessor_ended(&self, has_changed: bool) {
+        let cache = Arc::clone(&self.gateway().cache);
+        if has_changed {
+            cache.confirm_all();
+        }
+        if let Some(snapshots) = self.snapshots() {
+            snapshots.write_now(cache).await;
+        }
     }
 
     /// The current gateway.

@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod conformance;
 pub mod file;
+pub mod handed;
 pub mod memory;
 mod outage;
 pub mod record;

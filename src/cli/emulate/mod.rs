@@ -91,7 +91,7 @@ impl Emulate {
             match signals.next().await {
                 ProcessSignal::End => break,
                 ProcessSignal::Reload => self.reload(&handle),
-                ProcessSignal::Unused(_) => {}
+                ProcessSignal::Succeed | ProcessSignal::Unused => {}
             }
         }
         handle.shutdown().await;

@@ -40,6 +40,8 @@ pub struct Listen {
     pub https: Option<Https>,
     /// Path of a Unix socket for plain HTTP.
     pub unix: Option<PathBuf>,
+    /// Path of the socket by which a successor takes over the listeners.
+    pub takeover: Option<PathBuf>,
     /// Admin listener; on loopback unless a token guards it.
     pub admin: Option<SocketAddr>,
     /// TLS of the admin listener; `None`: plain HTTP.
@@ -82,6 +84,7 @@ impl Listen {
             http: reader.or("http", vec![HTTP_DEFAULT]),
             https: reader.if_set("https", Https::read).flatten(),
             unix: reader.optional("unix"),
+            takeover: reader.optional("takeover"),
             admin: reader.optional("admin"),
             admin_tls: reader.if_set("admin_tls", |entry| entry.table(ServerTls::read)).flatten(),
             admin_token: reader.optional("admin_token"),
@@ -128,6 +131,13 @@ impl Listen {
                 "at least one address in http, or https, or unix",
             );
         }
+        if self.takeover.is_some() && self.takeover == self.unix {
+            reader.refuse::<()>(
+                "takeover",
+                "the same path as unix",
+                "a path of its own, to which only this user can connect",
+            );
+        }
         let mut taken = HashSet::new();
         let of_http = self.http.iter().map(|address| ("http", *address));
         let of_https = self.https.iter().map(|https| ("https", https.address));
@@ -169,6 +179,7 @@ impl Listen {
             https.print(printer);
         }
         printer.set_some("unix", self.unix.as_ref().map(|unix| text(unix.display())));
+        printer.set_some("takeover", self.takeover.as_ref().map(|path| text(path.display())));
         printer.set_some("admin", self.admin.map(text));
         printer.set_some("admin_tls", self.admin_tls.as_ref().map(|tls| inline(&tls.printed())));
         printer.set_some("admin_token", self.admin_token.as_ref().map(|_| redacted()));

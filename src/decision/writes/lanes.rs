@@ -6,6 +6,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::decision::scheduler::fair_share::may_take;
@@ -120,6 +121,18 @@ impl Lanes {
     /// Number of writes before this one in its lane.
     pub fn ahead(&self, ticket: LaneTicket) -> usize {
         self.lane_of(ticket).map_or(0, |lane| lane.tickets.range(..ticket).count())
+    }
+
+    /// The writes behind this one in its lane.
+    pub fn behind(&self, ticket: LaneTicket) -> impl Iterator<Item = LaneTicket> {
+        let lane = self.lane_of(ticket).into_iter();
+        let after = (Bound::Excluded(ticket), Bound::Unbounded);
+        lane.flat_map(move |lane| lane.tickets.range(after).copied())
+    }
+
+    /// The clients with writes.
+    pub fn clients(&self) -> impl Iterator<Item = u32> {
+        self.by_client.keys().copied()
     }
 
     fn lane_of(&self, ticket: LaneTicket) -> Option<&Lane> {

@@ -33,13 +33,23 @@ struct State {
 }
 
 impl Snapshots {
-    /// Takes over the snapshot of an earlier process, before the first request. `None` without
-    /// `cache.snapshot`.
-    pub fn begin(cache: &ReadCache) -> Option<Arc<Self>> {
-        let path = cache.snapshot_settings()?.0.to_owned();
+    /// Takes over the snapshot of an earlier process, or that of a predecessor that lives,
+    /// before the first request. `None` without `cache.snapshot`.
+    pub fn begin(cache: &ReadCache, handover: Option<&Path>) -> Option<Arc<Self>> {
+        let Some((path, _)) = cache.snapshot_settings() else {
+            if let Some(Err(unusable)) = handover.map(|handover| cache.read_handover(handover)) {
+                tracing::warn!(problem = %unusable, "the snapshot of the predecessor is of no use");
+            }
+            return None;
+        };
+        let path = path.to_owned();
         let mut state = State::default();
         let began = machine_instant();
-        match cache.read_snapshot(&path) {
+        let read = match handover {
+            Some(handover) => cache.read_handover(handover),
+            None => cache.read_snapshot(&path),
+        };
+        match read {
             Ok(None) => {
                 if let Some(error) = folder_problem(&path) {
                     warn_unwritable(&path, &error);
@@ -63,8 +73,8 @@ impl Snapshots {
                 );
             }
             Err(unusable) => {
-                state.unusable = Identity::at(&path);
-                warn(&path, &unusable);
+                state.unusable = Identity::at(&path).filter(|_| handover.is_none());
+                warn(handover.unwrap_or(&path), &unusable);
                 state.problem = Some(unusable.to_string());
             }
         }

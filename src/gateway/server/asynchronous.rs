@@ -105,6 +105,9 @@ impl Handler {
         if terms.is_async && gateway.env.is_draining() && !gateway.writes.queue().is_durable() {
             return Err(GatewayError::Draining.into());
         }
+        let entered = gateway.writes.queue().enter();
+        let entered = self.while_connected(session, request, entered).await;
+        let _using = entered.ok_or(Stop::ClientGone)??;
         let deadline =
             if terms.is_async { gateway.env.clock.now() + PATIENCE } else { job.deadline };
         let write = kept_write(&gateway.env, from, &job, &terms);
@@ -162,6 +165,8 @@ impl Handler {
     ) -> Result<Reply, Stop> {
         self.discard_body(session, request, valid).await?;
         let (env, queue) = (&self.gateway.env, self.gateway.writes.queue());
+        let entered = self.while_connected(session, request, queue.enter()).await;
+        let _using = entered.ok_or(Stop::ClientGone)??;
         // Another client's write must look as if it did not exist.
         if queue.write_status(id).is_none_or(|status| status.client != client.index) {
             return Err(GatewayError::NoSuchResource.into());

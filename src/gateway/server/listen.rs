@@ -1,12 +1,8 @@
 //! Opens and closes the listeners on the caller's runtime. pingora's own server is not used,
 //! because it takes over the process.
 
-use std::fmt::Display;
-use std::fs::Permissions;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,19 +18,18 @@ use tokio::time::{sleep_until, timeout, timeout_at};
 use crate::clock::timer_now;
 use crate::config::Listen;
 use crate::gateway::cache::invalidation::snapshot_mark::Level;
-use crate::gateway::connections::slot::Listener as Kind;
+use crate::gateway::connections::slot::Listener as Slotted;
 use crate::gateway::reload::Current;
 use crate::gateway::server::connection::LAST_REQUEST_WAIT;
-use crate::gateway::server::connection::accept::{Listener, Socket};
+use crate::gateway::server::connection::accept::Listener;
 use crate::gateway::server::handler::Frontend;
+use crate::gateway::server::sockets::bind::{cannot_listen, socket_obstacle};
+use crate::gateway::server::sockets::{Kind, Opened, Socket, Sockets};
 use crate::gateway::server::tls::{HTTPS, Tls};
 
 /// Bytes of a connection that the system holds and has not sent. It would otherwise take megabytes
 /// of an answer, and then nothing for minutes from a client that still reads.
 const UNSENT_BYTES_MAX: u32 = 64 * 1024;
-
-/// Owner and group may connect to a Unix socket; a client key is needed all the same.
-const SOCKET_MODE: u32 = 0o660;
 
 /// Drops packets with the flag SYN. All others pass: they belong to connections under way.
 #[cfg(target_os = "linux")]
@@ -71,27 +66,6 @@ impl Socket {
     }
 }
 
-/// Opens a socket at this address. Returns the bound one too.
-fn bind_tcp(address: &SocketAddr) -> io::Result<(SocketAddr, Socket)> {
-    let listener = TcpListener::bind(address).map_err(|error| cannot_listen(address, &error))?;
-    listener.set_nonblocking(true)?;
-    // Its connections inherit this. Where the system lacks it, a connection buffers more.
-    let _ = SockRef::from(&listener).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
-    Ok((listener.local_addr()?, Socket::Tcp(listener)))
-}
-
-/// Opens a Unix socket and replaces a stale one that no process listens on.
-fn bind_socket(path: &Path) -> io::Result<UnixListener> {
-    let failed = |error| cannot_listen(path.display(), &error);
-    if socket_obstacle(path).map_err(failed)? {
-        std::fs::remove_file(path).map_err(failed)?;
-    }
-    let listener = UnixListener::bind(path).map_err(failed)?;
-    std::fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE)).map_err(failed)?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
-}
-
 /// The configured addresses that cannot be opened now, each with its key and the problem. None
 /// stays open, and a Unix socket is not touched.
 pub fn listen_problems(listen: &Listen) -> Vec<(&'static str, String)> {
@@ -104,35 +78,18 @@ pub fn listen_problems(listen: &Listen) -> Vec<(&'static str, String)> {
     let problem = |(key, at, opened): (_, &SocketAddr, io::Result<TcpListener>)| {
         Some((key, cannot_listen(at, &opened.err()?).to_string()))
     };
-    let unix = listen.unix.iter().filter_map(|path| {
+    let unix = listen.unix.iter().map(|path| ("listen.unix", path));
+    let takeover = listen.takeover.iter().map(|path| ("listen.takeover", path));
+    let paths = unix.chain(takeover).filter_map(|(key, path)| {
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         // An anonymous file, gone at once.
         let writable = || tempfile::tempfile_in(directory.unwrap_or(Path::new("."))).map(drop);
         let error = socket_obstacle(path).and_then(|_| writable()).err()?;
-        Some(("listen.unix", cannot_listen(path.display(), &error).to_string()))
+        // The predecessor listens there.
+        let is_free = key == "listen.takeover" && error.kind() == io::ErrorKind::AddrInUse;
+        (!is_free).then(|| (key, cannot_listen(path.display(), &error).to_string()))
     });
-    opened.into_iter().filter_map(problem).chain(unix).collect()
-}
-
-/// Fails if something is in the way of a Unix socket. True for a stale socket, which no
-/// process listens on.
-fn socket_obstacle(path: &Path) -> io::Result<bool> {
-    if let Ok(there) = std::fs::symlink_metadata(path) {
-        if !there.file_type().is_socket() {
-            let kind = io::ErrorKind::AlreadyExists;
-            return Err(io::Error::new(kind, "it exists and is not a socket"));
-        }
-        if UnixStream::connect(path).is_ok() {
-            let kind = io::ErrorKind::AddrInUse;
-            return Err(io::Error::new(kind, "another process listens on it"));
-        }
-        return Ok(true);
-    }
-    Ok(false)
-}
-
-fn cannot_listen(at: impl Display, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot listen on {at}: {error}"))
+    opened.into_iter().filter_map(problem).chain(paths).collect()
 }
 
 /// The open listeners.
@@ -146,7 +103,6 @@ pub struct Listening {
     stop: watch::Sender<bool>,
     /// Has seen no change, so that HTTP/2 connections of the backlog learn of the stop.
     stopped: watch::Receiver<bool>,
-    /// Accept until the stop.
     services: JoinSet<()>,
     /// Ends with this.
     #[expect(dead_code, reason = "a set ends its tasks when it is dropped")]
@@ -162,33 +118,66 @@ pub enum Drained {
     CutOff(usize),
 }
 
+/// The reason of a drain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Leaving {
+    /// The process ends.
+    Ending,
+    /// A successor goes on with the sockets of these names, and with the snapshot.
+    HandedOver(Vec<String>),
+}
+
+impl Leaving {
+    fn keeps(&self, name: &String) -> bool {
+        matches!(self, Self::HandedOver(names) if names.contains(name))
+    }
+}
+
 impl Listening {
-    /// Opens every configured listener. Fails before it serves any request if one cannot be opened.
+    /// Opens every configured listener except that for operators. Fails before it serves any
+    /// request if one cannot be opened.
     pub fn open(current: &Arc<Current>) -> io::Result<Self> {
+        let listen = Listen { admin: None, ..current.gateway().env.config.listen.clone() };
+        let (mut sockets, _) = Sockets::open(&listen, Vec::new())?;
+        Self::open_on(current, &mut sockets)
+    }
+
+    /// Serves on the sockets of every configured listener.
+    pub fn open_on(current: &Arc<Current>, sockets: &mut Sockets) -> io::Result<Self> {
         let gateway = current.gateway();
+        let listen = &gateway.env.config.listen;
         let (stop, stopped) = watch::channel(false);
         let (mut addresses, mut listeners) = (Vec::new(), Vec::new());
         let plain = Arc::new(Frontend::plain(current));
-        for address in &gateway.env.config.listen.http {
-            let (bound, socket) = bind_tcp(address)?;
-            listeners.push(Listener { socket, kind: Kind::Http, front: Arc::clone(&plain) });
-            addresses.push(bound);
+        let mut open = |opened: Opened, kind: Slotted, front: Arc<Frontend>| {
+            let Opened { name, is_activated, socket, .. } = opened;
+            let bound = match &socket {
+                Socket::Tcp(listener) => {
+                    // Its connections inherit this. Where the system lacks it, a connection buffers
+                    // more.
+                    let _ = SockRef::from(listener).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
+                    Some(listener.local_addr()?)
+                }
+                Socket::Unix(_) => None,
+            };
+            listeners.push(Arc::new(Listener { name, is_activated, socket, kind, front }));
+            io::Result::Ok(bound)
+        };
+        for address in &listen.http {
+            let opened = sockets.take(Kind::Http, address)?;
+            addresses.extend(open(opened, Slotted::Http, Arc::clone(&plain))?);
         }
         let (mut https, mut renewals) = (None, JoinSet::new());
-        if let Some(config) = &gateway.env.config.listen.https
+        if let Some(config) = &listen.https
             && let Some(tls) = Tls::new(HTTPS, current)?
         {
-            let (bound, socket) = bind_tcp(&config.address)?;
             let front = Arc::new(Frontend::tls(current, Arc::clone(&tls)));
-            listeners.push(Listener { socket, kind: Kind::Https, front });
-            https = Some(bound);
+            https = open(sockets.take(Kind::Https, config.address)?, Slotted::Https, front)?;
             renewals.spawn(tls.renew(Arc::clone(current)));
         }
-        if let Some(path) = &gateway.env.config.listen.unix {
-            let socket = Socket::Unix(bind_socket(path)?);
-            listeners.push(Listener { socket, kind: Kind::Unix, front: plain });
+        if let Some(path) = &listen.unix {
+            open(sockets.take(Kind::Unix, path.display())?, Slotted::Unix, plain)?;
         }
-        let listeners: Vec<_> = listeners.into_iter().map(Arc::new).collect();
         let mut services = JoinSet::new();
         for listener in &listeners {
             let connections = Arc::clone(&gateway.env.connections);
@@ -200,7 +189,12 @@ impl Listening {
 
     /// Stops accepting, and serves what was sent before. Running requests may finish for at most
     /// `grace`; then the rest is cut off.
-    pub async fn drain(mut self, grace: Duration) -> Drained {
+    pub async fn drain(self, grace: Duration) -> Drained {
+        self.drain_as(grace, &Leaving::Ending).await
+    }
+
+    /// The same, where another process may go on with some of the sockets.
+    pub async fn drain_as(mut self, grace: Duration, leaving: &Leaving) -> Drained {
         let over = timer_now() + grace;
         let gateway = self.current.gateway();
         let active = &gateway.env.active;
@@ -209,6 +203,7 @@ impl Listening {
         // Its end can only be late if no descriptor was free, and a panic in it has been logged.
         let ended = async { while self.services.join_next().await.is_some() {} };
         let _ = timeout_at(over, ended).await;
+        self.listeners.retain(|listener| !listener.is_activated && !leaving.keeps(&listener.name));
         self.listeners.iter().for_each(|listener| listener.socket.refuse_new());
         self.serve_backlog();
         let wait = || sleep_until(over.min(timer_now() + LAST_REQUEST_WAIT));
@@ -219,7 +214,8 @@ impl Listening {
         }
         self.listeners.clear();
         active.refuse();
-        let finished = match self.current.snapshots() {
+        let snapshots = self.current.snapshots().filter(|_| *leaving == Leaving::Ending);
+        let finished = match snapshots {
             None => timeout_at(over, active.idle()).await.is_ok(),
             Some(snapshots) => {
                 let cache = Arc::clone(&self.current.gateway().cache);

@@ -16,6 +16,7 @@ pub mod listen;
 mod reads;
 mod request;
 mod session;
+pub mod sockets;
 mod stages;
 pub mod tls;
 mod writes;

@@ -124,6 +124,9 @@ impl Handler {
         }
         let body = self.spooled(session, request, body).await?;
         let job = self.job(request, &from, route, OutgoingBody::Streamed(body.len()));
+        let in_order = self.gateway.writes.queue().in_order(job.client);
+        let in_order = self.while_connected(session, request, in_order).await;
+        in_order.ok_or(Stop::ClientGone)??;
         let turn = self.gateway.writes.take_turn(job.client, &job)?;
         let writes = Arc::clone(&self.gateway.writes);
         let held = self.gateway.env.active.hold();
@@ -200,6 +203,9 @@ impl Handler {
                 dispatcher.perform(&job, &progress, &Unconditional).await
             })
         } else {
+            let in_order = self.gateway.writes.queue().in_order(job.client);
+            let in_order = self.while_connected(session, request, in_order).await;
+            in_order.ok_or(Stop::ClientGone)??;
             let turn = self.gateway.writes.take_turn(job.client, &job)?;
             let write = Arc::clone(&self.gateway.writes).write(turn, job, progress);
             tokio::spawn(async move {

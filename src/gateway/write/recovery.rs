@@ -120,6 +120,7 @@ impl Queue {
         tokio::spawn(Arc::clone(self).run(current, called));
         tokio::spawn(Arc::clone(self).forget());
         tokio::spawn(Arc::clone(self).keep_unkept());
+        self.opened();
     }
 
     fn recover(self: &Arc<Self>, writes: &Writes, mut recovery: Recovery) -> Recovered {

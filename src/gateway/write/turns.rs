@@ -123,6 +123,11 @@ impl Turns {
         self.inner.lock().lanes.len()
     }
 
+    /// The clients with writes in lanes.
+    pub fn clients(&self) -> Vec<u32> {
+        self.inner.lock().lanes.clients().collect()
+    }
+
     /// Notes that the first write of a lane is performed, until the guard is dropped.
     pub fn perform(
         self: &Arc<Self>,
@@ -203,6 +208,17 @@ impl Turn {
             let _ = called.await;
             self.called = None;
         }
+    }
+
+    /// True if a client waits for a write behind this one in its lane. `has_client` knows it of a
+    /// queued write by its number.
+    pub fn holds_up_client(&self, has_client: impl Fn(u64) -> bool) -> bool {
+        let inner = self.turns.inner.lock();
+        inner.lanes.behind(self.ticket).any(|ticket| match inner.waiting.get(&ticket) {
+            Some(WaitingWrite::Queued(number)) => has_client(*number),
+            Some(WaitingWrite::SyncWaiter(sender)) => !sender.is_closed(),
+            None => false,
+        })
     }
 
     pub fn ahead(&self) -> usize {

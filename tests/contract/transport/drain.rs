@@ -170,7 +170,7 @@ async fn a_drain_ends_after_its_grace_period() {
 
 /// Over HTTP/1.1 and HTTP/2. A read may be repeated; nobody knows of a write that is on its way.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_is_cut_off_is_told_when_to_come_back() {
+async fn a_request_that_is_cut_off_learns_when_to_come_back() {
     let world = Setup::new().start().await;
     world.get(REPOSITORY).await.assert_status(200);
     let (read, write) = (world.close_gate("GET", ISSUES), world.close_gate("POST", ISSUES));

@@ -47,14 +47,15 @@ async fn a_sigquit_drains_like_a_sigterm() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sigusr1_and_a_sigusr2_do_nothing() {
+async fn a_sigusr1_does_nothing_nor_a_sigusr2_alone() {
     let folder = Folder::new("").await;
     let process = Process::start(serve(&folder.config));
     process.logged("listening").await;
     for signal in [Signal::USR1, Signal::USR2] {
         process.signal(signal);
     }
-    process.logged("this signal has no meaning here").await;
+    process.logged("SIGUSR1 does nothing").await;
+    process.logged("SIGUSR2 does nothing without listen.takeover").await;
     assert!(is_whole(&ask(&process, "listening", REPOSITORY).await, 200));
     process.signal(Signal::TERM);
     assert!(process.ended().await.success());

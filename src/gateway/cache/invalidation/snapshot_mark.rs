@@ -131,6 +131,18 @@ impl SnapshotMark {
         Ok(())
     }
 
+    /// Begins a snapshot for a successor, which is none of this process. The snapshot on the
+    /// disk loses its worth with it: changes may be made by either process.
+    pub fn begin_handover(&self) {
+        self.note(Level::Changed);
+        self.begin();
+    }
+
+    /// The worst level since the latest snapshot, or handover, were begun.
+    pub fn level(&self) -> Level {
+        self.level_from(Level::Unchanged)
+    }
+
     fn level_from(&self, least: Level) -> Level {
         match self.level.load(Ordering::Acquire) {
             level if level == Level::Void as u8 => Level::Void,

@@ -12,7 +12,7 @@
 
 use std::fs::{File, Permissions};
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use ring::digest::{Context, SHA256};
@@ -263,6 +263,14 @@ impl SnapshotWriter {
         mark.end(file, least, || std::fs::rename(&self.unfinished, path))?;
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
+        Ok(self.bytes)
+    }
+
+    /// Puts a file that serves once into its place: no later change is marked in it.
+    pub fn finish_once(mut self, path: &Path, level: Level) -> io::Result<u64> {
+        self.file.flush()?;
+        self.file.get_ref().write_all_at(&[level.byte()], MARK_AT)?;
+        std::fs::rename(&self.unfinished, path)?;
         Ok(self.bytes)
     }
 

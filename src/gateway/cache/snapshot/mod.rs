@@ -136,6 +136,42 @@ impl ReadCache {
         }
     }
 
+    /// Writes what a successor begins with: answers, and the budgets as they are now.
+    pub fn write_handover(&self, path: &Path) -> io::Result<Written> {
+        let mut writer = SnapshotWriter::begin(path, Level::Unchanged)?;
+        let mark = &self.store.log.mark;
+        mark.begin_handover();
+        match self.write_frames(&mut writer) {
+            Ok(mut written) => {
+                written.bytes = writer.finish_once(path, mark.level())?;
+                Ok(written)
+            }
+            Err(error) => {
+                writer.abandon();
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads the snapshot of a predecessor that still lives, and removes it.
+    pub fn read_handover(&self, path: &Path) -> Result<Option<Read>, Unusable> {
+        let read = self.read_from(path, true);
+        if let Err(error) = std::fs::remove_file(path) {
+            tracing::warn!(path = %path.display(), %error, "the snapshot of a predecessor stays");
+        }
+        read
+    }
+
+    /// True if answers were invalidated since the latest snapshot, or handover,.
+    pub fn has_changed(&self) -> bool {
+        self.store.log.mark.level() > Level::Unchanged
+    }
+
+    /// Makes every stored answer be confirmed before it is served.
+    pub fn confirm_all(&self) {
+        self.store.log.changed_below("/", self.env.clock.now());
+    }
+
     fn write_frames(&self, writer: &mut SnapshotWriter) -> io::Result<Written> {
         let mut written = Written::default();
         let salt = random::secret();
@@ -204,6 +240,11 @@ impl ReadCache {
     /// Reads a snapshot, and takes over what belongs to this config. Nothing of a file that is
     /// unusable is taken over. `Ok(None)`: there is none.
     pub fn read_snapshot(&self, path: &Path) -> Result<Option<Read>, Unusable> {
+        self.read_from(path, false)
+    }
+
+    /// `is_handover`: they are of this moment, and no snapshot of this process.
+    fn read_from(&self, path: &Path, is_handover: bool) -> Result<Option<Read>, Unusable> {
         let Some(mut reader) = SnapshotReader::open(path)? else { return Ok(None) };
         let level = reader.level;
         let now = self.env.clock.now();
@@ -231,10 +272,14 @@ impl ReadCache {
         if level != Level::Void {
             self.take_over(answers, &head, &names, level, now);
         }
-        // The file must not serve twice as the last one.
-        let file = OpenOptions::new().read(true).write(true).open(path);
-        let is_marked = file.and_then(|file| self.store.log.mark.resume(file, level)).is_ok();
-        read.is_last &= is_marked;
+        if is_handover {
+            read.is_last = true;
+        } else {
+            // The file must not serve twice as the last one.
+            let file = OpenOptions::new().read(true).write(true).open(path);
+            let is_marked = file.and_then(|file| self.store.log.mark.resume(file, level)).is_ok();
+            read.is_last &= is_marked;
+        }
         // A clock that was set back makes no sense of the ends of windows.
         if let Some(ledger) = ledger.filter(|_| read.written_at <= now) {
             let recovered = if read.is_last { Recovered::Last } else { Recovered::Earlier };

@@ -5,9 +5,7 @@
 //! (`listen.rs`).
 
 use std::io;
-use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::net::UnixListener;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -20,18 +18,18 @@ use tokio::net::{TcpStream, UnixStream};
 use crate::gateway::connections::slot::Listener as Kind;
 use crate::gateway::connections::{Connections, Place, descriptors};
 use crate::gateway::server::handler::Frontend;
+use crate::gateway::server::sockets::Socket;
 
 /// A listening socket in non-blocking mode, and the application behind it. It stays open until its
 /// backlog is served.
 pub struct Listener {
+    /// Its name for another process.
+    pub name: String,
+    /// True if another process keeps the socket open: its backlog is for that one.
+    pub is_activated: bool,
     pub socket: Socket,
     pub kind: Kind,
     pub front: Arc<Frontend>,
-}
-
-pub enum Socket {
-    Tcp(TcpListener),
-    Unix(UnixListener),
 }
 
 impl Socket {

@@ -84,10 +84,11 @@ impl Journal for QueueJournal {
             let on_wire = self.active.enter();
             let storing = {
                 let inner = &mut *self.queue.inner.lock();
+                // A drain finishes only writes with a waiting client, and those ahead of them.
+                let is_stopped = self.active.is_draining() && !inner.holds_up_client(self.number);
                 let live = inner.live.get_mut(&self.number).ok_or(MustNotBeSent)?;
-                // A drain finishes only writes with a waiting client.
                 let is_too_late = match live.waiters.synchronous {
-                    None => self.active.is_draining(),
+                    None => is_stopped,
                     // A write that may have been executed continues without waiters.
                     Some(waiting) => waiting == 0 && live.progress.state == WriteState::Queued,
                 };

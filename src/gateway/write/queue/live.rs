@@ -34,6 +34,17 @@ pub struct WriteGroup {
     pub resource: ResourceName,
 }
 
+/// The state of the store, as far as requests are concerned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    #[default]
+    Open,
+    /// A predecessor has it.
+    Awaited,
+    /// A successor may have it.
+    Closed,
+}
+
 #[derive(Default)]
 pub struct Inner {
     pub next_number: u64,
@@ -47,6 +58,11 @@ pub struct Inner {
     pub expiry: BTreeSet<(Timestamp, u64)>,
     /// Live writes with an outcome that is not stored yet.
     pub unkept: BTreeSet<u64>,
+    pub access: Access,
+    /// The clients with writes at a predecessor that has the store.
+    pub held_clients: Vec<u32>,
+    /// The requests that use the store.
+    pub users: usize,
 }
 
 /// A write without an outcome, or with one that is not stored yet.

@@ -48,6 +48,8 @@ pub struct Queue {
     pub(in crate::gateway::write) startable: Notify,
     /// Notified when the next expiry moves forward.
     pub(in crate::gateway::write) expiring: Notify,
+    /// Notified when the store of a predecessor was opened.
+    pub(super) store_opened: Notify,
     /// Notified when an outcome could not be stored.
     pub(in crate::gateway::write) unkept: Notify,
     pub(super) loaded: LoadedTexts,
@@ -83,6 +85,7 @@ impl Queue {
             carried: Arc::new(Semaphore::new(CARRIED_BYTES_MAX / UNIT_BYTES)),
             startable: Notify::new(),
             expiring: Notify::new(),
+            store_opened: Notify::new(),
             unkept: Notify::new(),
             loaded: LoadedTexts::default(),
         })

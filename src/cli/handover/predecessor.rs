@@ -1,0 +1,219 @@
+//! The side of the new process: it takes the sockets of a predecessor, gets ready, and takes what
+//! the predecessor lets go of until that one has ended.
+
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{Domain, SockRef};
+use tokio::net::UnixStream;
+use tokio::time::sleep;
+use tracing::{error, info, warn};
+
+use super::channel::{Channel, Message, PassedSocket, VERSION};
+use super::{ANSWER_WITHIN, TAKEOVER};
+use crate::cli::stored_writes::with_stored_writes;
+use crate::gateway::{Current, Inherited, Socket};
+use crate::writes::file::FileStore;
+use crate::writes::handed::HandedStore;
+
+/// The longest wait for the snapshot. Chosen here: hundreds of MiB take seconds.
+const SNAPSHOT_WITHIN: Duration = Duration::from_secs(60);
+/// The pause before the file of writes is tried again. Chosen here: writes of clients wait for it.
+const STORE_PAUSE: Duration = Duration::from_millis(100);
+/// The time beyond its own bound in which a predecessor must end before it is called hung.
+const END_SLACK: Duration = Duration::from_secs(5);
+
+/// A process that serves the config's addresses.
+pub struct Predecessor {
+    channel: Channel,
+    sockets: Vec<Inherited>,
+    takeover: Option<UnixListener>,
+}
+
+/// The end of a predecessor that still drains, or its death.
+pub struct Following {
+    channel: Option<Channel>,
+    within: Duration,
+    /// The clients with writes that the predecessor has not done.
+    pub clients: Vec<String>,
+}
+
+/// The file of writes that a predecessor still has.
+pub struct AwaitedStore {
+    pub path: PathBuf,
+    pub store: Arc<HandedStore>,
+}
+
+impl Predecessor {
+    /// Asks the process at the takeover socket for its sockets. `None`: there is no process.
+    pub async fn find(at: &Path) -> Result<Option<Self>, String> {
+        let failed = |error: io::Error| {
+            format!("cannot take over from the process at {}: {error}", at.display())
+        };
+        let stream = match UnixStream::connect(at).await {
+            Ok(stream) => stream,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+                ) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        let mut channel = Channel::new(stream).map_err(failed)?;
+        channel.send(&Message::Hello { version: VERSION }, &[]).await.map_err(failed)?;
+        let names = match channel.receive_within(ANSWER_WITHIN).await.map_err(failed)? {
+            Message::Sockets(names) => names,
+            Message::Busy => {
+                let problem = "another takeover is not over yet";
+                return Err(failed(io::Error::new(io::ErrorKind::ResourceBusy, problem)));
+            }
+            other => return Err(failed(io::Error::other(format!("it sent {other:?}")))),
+        };
+        let descriptors = channel.take_descriptors();
+        if descriptors.len() != names.len() {
+            return Err(failed(io::Error::other("it passed other sockets than it names")));
+        }
+        let (mut sockets, mut takeover) = (Vec::new(), None);
+        for (PassedSocket { name, is_activated }, descriptor) in names.into_iter().zip(descriptors)
+        {
+            match (name == TAKEOVER, socket_of(descriptor).map_err(failed)?) {
+                (true, Socket::Unix(listener)) => takeover = Some(listener),
+                (_, socket) => sockets.push(Inherited {
+                    // Its address is asked of the system.
+                    name: name.split(' ').next().unwrap_or_default().to_owned(),
+                    is_activated,
+                    socket,
+                }),
+            }
+        }
+        info!(sockets = sockets.len(), "a predecessor passed its sockets");
+        Ok(Some(Self { channel, sockets, takeover }))
+    }
+
+    /// Takes its sockets, and the takeover socket.
+    pub fn take_sockets(&mut self) -> (Vec<Inherited>, Option<UnixListener>) {
+        (std::mem::take(&mut self.sockets), self.takeover.take())
+    }
+
+    /// Asks for what it knows of budgets, limits and stored answers. `None` if it cannot tell.
+    pub async fn snapshot(&mut self) -> Option<PathBuf> {
+        let asked = async {
+            self.channel.send(&Message::AskSnapshot, &[]).await?;
+            self.channel.receive_within(SNAPSHOT_WITHIN).await
+        };
+        match asked.await {
+            Ok(Message::Snapshot(path)) => path,
+            Ok(_) => None,
+            Err(error) => {
+                warn!(%error, "the predecessor gives no snapshot");
+                None
+            }
+        }
+    }
+
+    /// Says that this process accepts, and on which of the sockets. Fails if the predecessor lives
+    /// and does not answer: it may wake up and accept too.
+    pub async fn succeed(mut self, kept: Vec<String>) -> Result<Following, String> {
+        let asked = async {
+            self.channel.send(&Message::Ready { kept }, &[]).await?;
+            self.channel.receive_within(ANSWER_WITHIN).await
+        };
+        match asked.await {
+            Ok(Message::Yours { within_ms, clients }) => {
+                let within = Duration::from_millis(within_ms) + END_SLACK;
+                Ok(Following { channel: Some(self.channel), within, clients })
+            }
+            Ok(other) => Err(format!("the predecessor answered {other:?}, and goes on")),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                Err("the predecessor hangs, and is left alone: end it, then start again".into())
+            }
+            Err(error) => {
+                warn!(%error, "the predecessor has ended; this process goes on alone");
+                Ok(Following { channel: None, within: Duration::ZERO, clients: Vec::new() })
+            }
+        }
+    }
+}
+
+impl Following {
+    /// Takes the file of writes as soon as the predecessor lets go of it, and waits for its end.
+    pub async fn follow(mut self, current: Arc<Current>, mut awaited: Option<AwaitedStore>) {
+        let mut has_changed = true;
+        let mut hung = pin!(sleep(self.within));
+        let mut is_hung = self.channel.is_none();
+        while let Some(channel) = &mut self.channel {
+            let message = tokio::select! {
+                message = channel.receive() => message,
+                () = &mut hung, if !is_hung => {
+                    is_hung = true;
+                    error!("the predecessor has not ended in time; its writes wait for it");
+                    continue;
+                }
+            };
+            match message {
+                Ok(Message::StoreFree) => open_store(&current, awaited.take()).await,
+                Ok(Message::Over { has_changed: changed }) => has_changed = changed,
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        open_store(&current, awaited.take()).await;
+        current.predecessor_ended(has_changed).await;
+        info!("the predecessor has ended");
+    }
+}
+
+/// Opens the file of writes, however long that takes: queued writes are not lost.
+async fn open_store(current: &Arc<Current>, awaited: Option<AwaitedStore>) {
+    let Some(AwaitedStore { path, store }) = awaited else { return };
+    let mut problem = None;
+    loop {
+        let path = path.clone();
+        let open = move || with_stored_writes(|each| FileStore::open(&path, each));
+        let opened = tokio::task::spawn_blocking(open).await;
+        match opened.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok((file, mut recovery)) => {
+                recovery.next_number = file.first_number();
+                store.open(Arc::new(file));
+                // An hour's writes take a while.
+                let current = Arc::clone(current);
+                let open = move || current.open_writes(recovery);
+                if let Err(error) = tokio::task::spawn_blocking(open).await {
+                    error!(%error, "the queued writes of the predecessor do not go on");
+                    return;
+                }
+                info!("queued writes go on");
+                return;
+            }
+            Err(fault) => {
+                if problem.as_ref() != Some(&fault) {
+                    error!(error = %fault, "the queued writes of the predecessor wait");
+                    problem = Some(fault);
+                }
+                sleep(STORE_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn socket_of(descriptor: OwnedFd) -> io::Result<Socket> {
+    let socket = SockRef::from(&descriptor);
+    if !socket.is_listener()? {
+        return Err(io::Error::other("it passed a descriptor that does not listen"));
+    }
+    let is_unix = socket.local_addr()?.domain() == Domain::UNIX;
+    Ok(if is_unix {
+        Socket::Unix(UnixListener::from(descriptor))
+    } else {
+        Socket::Tcp(TcpListener::from(descriptor))
+    })
+}

@@ -1,0 +1,47 @@
+//! Sockets that systemd passes to the process (`sd_listen_fds(3)`).
+
+use listenfd::ListenFd;
+use socket2::SockRef;
+
+use crate::gateway::server::sockets::{Inherited, Socket};
+
+/// The names of the sockets, in their order.
+const NAMES_VARIABLE: &str = "LISTEN_FDNAMES";
+
+impl Inherited {
+    /// Takes the sockets that the environment promises to this process, and the promise itself, so
+    /// that no child finds it. Call it before the first thread. Fails for a descriptor that is no
+    /// listening stream socket.
+    pub fn from_environment() -> Result<Vec<Self>, String> {
+        let mut passed = ListenFd::from_env();
+        let names = std::env::var(NAMES_VARIABLE).unwrap_or_default();
+        let mut names = names.split(':').map(str::to_owned);
+        (0..passed.len())
+            .map(|index| {
+                let socket = match passed.take_tcp_listener(index) {
+                    Ok(Some(listener)) => Socket::Tcp(listener),
+                    Ok(None) | Err(_) => match passed.take_unix_listener(index) {
+                        Ok(Some(listener)) => Socket::Unix(listener),
+                        Ok(None) | Err(_) => return Err(unusable(index)),
+                    },
+                };
+                let is_listener = match &socket {
+                    Socket::Tcp(listener) => SockRef::from(listener).is_listener(),
+                    Socket::Unix(listener) => SockRef::from(listener).is_listener(),
+                };
+                if !is_listener.unwrap_or(false) {
+                    return Err(unusable(index));
+                }
+                let name = names.next().unwrap_or_default();
+                Ok(Self { name, is_activated: true, socket })
+            })
+            .collect()
+    }
+}
+
+fn unusable(index: usize) -> String {
+    format!(
+        "the {}th socket of LISTEN_FDS is no listening stream socket; Accept=yes is not supported",
+        index + 1
+    )
+}
