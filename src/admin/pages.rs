@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::Reply;
 use super::budgets::{accounts_of, token_states};
 use super::clients::active_clients;
+use crate::clock::Timestamp;
 use crate::gateway::{Gateway, WithoutToken};
 use crate::telemetry::CONTENT_TYPE;
 use crate::tokens::HealthState;
@@ -150,6 +151,13 @@ pub fn metrics(gateway: &Gateway) -> Reply {
         gateway.env.certificates.days_left(now, |listener, certificate, days| {
             metrics.set_certificate(listener, certificate, days);
         });
+        for (client, key, _, end) in gateway.env.config.expiring_keys() {
+            let seconds = |at: Timestamp| i64::try_from(at.as_secs()).unwrap_or(i64::MAX);
+            metrics.set_client_key_expiry(client, key, seconds(end) - seconds(now));
+        }
+        for issuer in gateway.issuers() {
+            metrics.set_issuer_keys(&issuer.config.name, issuer.fetched_at());
+        }
         for token in &health {
             let (account, name) =
                 (gateway.env.account_name(token.account), token.token.to_string());

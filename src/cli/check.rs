@@ -155,7 +155,8 @@ fn report(
     for token in tokens {
         writeln!(err, "{}", token_line(path, token))?;
     }
-    for warning in config.warnings() {
+    let of_keys = config.key_warnings(Clock::system().now());
+    for warning in config.warnings().into_iter().chain(of_keys) {
         writeln!(err, "warning: {file}: {}: {}", warning.key, warning.problem)?;
     }
     Ok(())
@@ -165,6 +166,7 @@ fn report(
 mod tests {
     use std::net::TcpListener;
     use std::os::unix::net::UnixListener;
+    use std::time::Duration;
 
     use super::*;
     use crate::config::fixture;
@@ -207,6 +209,29 @@ mod tests {
                 && err.contains("upstream.url: http://code.corp is plain HTTP"),
             "{err}"
         );
+    }
+
+    #[test]
+    fn a_key_that_ends_within_a_week_is_named() {
+        let now = Clock::system().now();
+        let day = |days: u64| (now + Duration::from_hours(24 * days)).rfc3339();
+        let keys = format!(
+            "keys = [{{ sha256 = \"{:064}\", expires = \"2020-01-31\" }}, {{ sha256 = \"{:064}\", expires = \"{}\" }}, {{ sha256 = \"{:064}\", expires = \"{}\" }}]",
+            1,
+            2,
+            day(6),
+            3,
+            day(8)
+        );
+        let text = fixture::text(UPSTREAM).replace(&format!("key_sha256 = \"{:064}\"", 0), &keys);
+        let (outcome, out, err) = checked(&text);
+        assert_eq!(outcome, Outcome::Valid, "{err}");
+        let expired =
+            "clients[0].keys[0]: a key of client `ci` has expired at 2020-02-01T00:00:00Z";
+        assert!(err.contains(expired), "{err}");
+        assert!(err.contains("clients[0].keys[1]: a key of client `ci` expires at "), "{err}");
+        assert!(!err.contains("keys[2]"), "{err}");
+        assert!(out.contains("expires = \"2020-02-01T00:00:00Z\" }, {"), "{out}");
     }
 
     #[test]

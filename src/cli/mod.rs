@@ -55,7 +55,7 @@ enum Command {
     /// Show the queue of writes of a running gateway, cancel one or try it again
     Writes(admin::Writes),
     /// Make a client key; prints it once, with the line for the config
-    Key,
+    Key(key::Key),
 }
 
 /// Runs the subcommand of the process's arguments.
@@ -72,7 +72,7 @@ pub fn main() -> ExitCode {
         Command::Budgets(budgets) => budgets.run(),
         Command::Cache(cache) => cache.run(),
         Command::Writes(writes) => writes.run(),
-        Command::Key => key::run(),
+        Command::Key(key) => key.run(),
     }
 }
 

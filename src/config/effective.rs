@@ -1,10 +1,15 @@
 //! The effective config: its text with all defaults, and its warnings.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use super::Config;
 use super::printer::Printer;
+use super::{ClientKey, Config};
 use crate::api::{AccountKind, Dialect, TokenKind};
+use crate::clock::Timestamp;
+
+/// The time before the end of a key from which it is warned of.
+const KEY_WARNING: Duration = Duration::from_hours(7 * 24);
 
 /// Hosts of the public service, and the parents of those that it runs for single customers. They
 /// speak the dialect `github`.
@@ -82,6 +87,37 @@ impl Config {
             .collect()
     }
 
+    /// Lists the keys that end within [`KEY_WARNING`] or have ended: the client's name, the key's
+    /// position among the client's, the key, and its end.
+    pub fn ending_keys(
+        &self,
+        now: Timestamp,
+    ) -> impl Iterator<Item = (&str, usize, &ClientKey, Timestamp)> {
+        self.expiring_keys().filter(move |(.., end)| *end <= now + KEY_WARNING)
+    }
+
+    /// Lists the keys that have an end, as [`Config::ending_keys`] does.
+    pub fn expiring_keys(&self) -> impl Iterator<Item = (&str, usize, &ClientKey, Timestamp)> {
+        let clients = self.clients.iter().filter(|client| !client.retired);
+        clients.flat_map(|client| {
+            let keys = client.keys.iter().enumerate();
+            keys.filter_map(|(index, key)| Some((&*client.name, index, key, key.expires?)))
+        })
+    }
+
+    /// Lists the keys of clients that have ended, or will soon.
+    pub fn key_warnings(&self, now: Timestamp) -> Vec<Warning> {
+        let warning = |(client, index, _, end): (&str, usize, &ClientKey, Timestamp)| {
+            let position = self.clients.iter().position(|other| &*other.name == client);
+            let verb = if end <= now { "has expired" } else { "expires" };
+            Warning {
+                key: format!("clients[{}].keys[{index}]", position.unwrap_or_default()),
+                problem: format!("a key of client `{client}` {verb} at {}", end.rfc3339_past()),
+            }
+        };
+        self.ending_keys(now).map(warning).collect()
+    }
+
     /// Returns a likely mistake about the budget of an account.
     fn budget_problem(&self, index: usize) -> Option<&'static str> {
         let account = self.accounts.get(index)?;
@@ -123,9 +159,10 @@ impl Config {
         self.tokens.iter().for_each(|token| token.print(&self.accounts, &mut printer));
         self.apps.iter().for_each(|app| app.print(&self.accounts, &mut printer));
         self.pools.iter().for_each(|pool| pool.print(&self.accounts, &mut printer));
-        self.clients
-            .iter()
-            .for_each(|client| client.print(&self.accounts, &self.pools, &mut printer));
+        self.issuers.iter().for_each(|issuer| issuer.print(&mut printer));
+        for client in &self.clients {
+            client.print(&self.accounts, &self.pools, &self.issuers, &mut printer);
+        }
         self.passthrough.print(&mut printer);
         self.cache.print(&mut printer);
         self.limits.print(&mut printer);

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use input::document::Secrets;
 use input::load_as;
 use input::reader::Reader;
+use input::secret_file::Source;
 use sections::{Apps, Tokens};
 
 use crate::decision::{AccountId, AccountLayout, AccountSettings, ClientSettings, Settings};
@@ -30,13 +31,15 @@ pub use input::http_url::{HttpUrl, Scheme, UpstreamUrl};
 pub(crate) use input::scalars::duration_text;
 pub use input::scalars::parse_duration;
 pub use input::secret::rsa_key;
+pub use input::secret_file::{SecretFile, Stamp};
 pub use reload::Reload;
 pub use sections::{
     Account, Allow, AllowedMethod, App, CaFile, CaRoots, Cache, CacheRule, Certificate,
-    CertificateFault, CertificateFiles, Client, ClientAuth, Freshness, Hook, Https, Installation,
-    KEY_PREFIX, Limits, Listen, LogFormat, PASSTHROUGH_ACCOUNT, Pace, Passthrough, Pool, Priority,
-    Proxies, Proxy, Reach, ServerTls, Telemetry, Territory, Token, Upstream, Webhooks, WriteStore,
-    Writes, digest, digest_hex, generate, load_certificate,
+    CertificateFault, CertificateFiles, Client, ClientAuth, ClientKey, FetchUrl, Freshness, Hook,
+    Https, Installation, Issuer, IssuerKeys, KEY_PREFIX, Limits, Listen, LogFormat, OidcClient,
+    PASSTHROUGH_ACCOUNT, Pace, Passthrough, Pool, Priority, Proxies, Proxy, Reach, ServerTls,
+    Telemetry, Territory, Token, Upstream, Webhooks, WriteStore, Writes, digest, digest_hex,
+    generate, load_certificate, parse_expiry,
 };
 
 /// Requests that may wait for admission at once. Each holds a connection and at most one small
@@ -59,6 +62,8 @@ pub struct Config {
     pub apps: Vec<App>,
     /// Accounts that fetch together; never empty.
     pub pools: Vec<Pool>,
+    /// Issuers of tokens by which clients may be known.
+    pub issuers: Vec<Issuer>,
     /// The bots; never empty.
     pub clients: Vec<Client>,
     /// Clients with upstream credentials of their own.
@@ -73,6 +78,10 @@ pub struct Config {
     pub webhooks: Option<Webhooks>,
     /// Logs and traces.
     pub telemetry: Telemetry,
+    /// The files of settings, secrets above all, with their content.
+    pub secret_files: Vec<SecretFile>,
+    /// The text that all this was read from.
+    source: Arc<Source>,
     /// [`AccountId`]s of the accounts.
     pub account_layout: AccountLayout,
 }
@@ -95,6 +104,12 @@ impl Config {
         };
         let uses = move |client: &&Client| client.writes == Some(account) || fetches(client);
         self.clients.iter().filter(|client| !client.retired).filter(uses)
+    }
+
+    /// Reads the same text again, with the present content of its files. A file that is of no use
+    /// keeps the content that it had before, and has a problem.
+    pub fn with_present_files(&self) -> Result<Self, Faults> {
+        self.source.read_again(&self.secret_files, read)
     }
 
     /// Settings of the quota ledger and the scheduler.
@@ -148,12 +163,13 @@ pub fn load_listen(path: &Path) -> Result<Listen, Faults> {
 }
 
 /// Every section but `[listen]`.
-const OTHER_SECTIONS: [&str; 13] = [
+const OTHER_SECTIONS: [&str; 14] = [
     "upstream",
     "accounts",
     "tokens",
     "apps",
     "pools",
+    "issuers",
     "clients",
     "passthrough",
     "cache",
@@ -183,7 +199,8 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
     let tokens = Tokens::read(root, &accounts);
     let apps = Apps::read(root, &accounts);
     let pools = Pool::read_all(root, &accounts);
-    let clients = Client::read_all(root, &accounts, &pools, listen.as_ref());
+    let issuers = Issuer::read_all(root);
+    let clients = Client::read_all(root, &accounts, &pools, &issuers, listen.as_ref());
     let passthrough = root.section("passthrough", |reader| Some(Passthrough::read(reader)));
     let cache = root.section("cache", |reader| {
         Cache::read(reader, upstream.as_ref().map(|upstream| upstream.dialect))
@@ -215,6 +232,7 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
         tokens: tokens.finish()?,
         apps,
         pools: pools.finish()?,
+        issuers: issuers.finish()?,
         clients: clients.finish()?,
         passthrough,
         cache: cache?,
@@ -222,6 +240,8 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
         writes: writes?,
         webhooks: webhooks?,
         telemetry: telemetry?,
+        secret_files: root.secret_files(),
+        source: Arc::new(root.source()),
         account_layout,
     })
 }

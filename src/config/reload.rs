@@ -158,7 +158,8 @@ impl Client {
     fn gone(name: Arc<str>) -> Self {
         Self {
             name,
-            key_sha256: None,
+            keys: Vec::new(),
+            oidc: None,
             certificate: None,
             reads: usize::MAX,
             writes: None,
@@ -171,7 +172,14 @@ impl Client {
     }
 
     fn retired(&self) -> Self {
-        Self { writes: None, allow: Vec::new(), retired: true, ..self.clone() }
+        Self {
+            writes: None,
+            keys: Vec::new(),
+            oidc: None,
+            allow: Vec::new(),
+            retired: true,
+            ..self.clone()
+        }
     }
 }
 

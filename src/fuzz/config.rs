@@ -59,6 +59,12 @@ fn restored(effective: &str) -> String {
     let line = |(position, line): (usize, &str)| match line {
         "key_sha256 = \"<redacted>\"" => format!("key_sha256 = \"{position:064}\""),
         "private_key = \"<redacted>\"" => "private_key = { env = \"APP_KEY\" }".to_owned(),
+        keys if keys.starts_with("keys = [") => {
+            let mut parts = keys.split("\"<redacted>\"");
+            let first = parts.next().unwrap_or_default().to_owned();
+            let hashed = |(index, part)| format!("\"{:064}\"{part}", position * 1_000 + index);
+            first + &parts.enumerate().map(hashed).collect::<String>()
+        }
         other => other.replace("\"<redacted>\"", &format!("{{ value = \"id:{position}\" }}")),
     };
     effective.lines().enumerate().map(line).collect::<Vec<_>>().join("\n")

@@ -10,6 +10,7 @@ use crate::gateway::background::{audit::Audit, webhook_monitor::WebhookMonitor};
 use crate::gateway::cache::read_cache::ReadCache;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::environment::Environment;
+use crate::gateway::request::oidc::issuer::Issuer;
 use crate::gateway::request::{downstream::Downstream, router::Router, webhooks::Webhooks};
 use crate::gateway::response::responder::Responder;
 use crate::gateway::write::{queue::Queue, turns::Turns, writes::Writes};
@@ -41,6 +42,11 @@ pub struct Gateway {
 }
 
 impl Gateway {
+    /// The issuers of tokens by which clients are known.
+    pub fn issuers(&self) -> &[Arc<Issuer>] {
+        self.router.clients().issuers()
+    }
+
     /// Builds the first gateway of a process. The receiver yields the queued writes whose turn has
     /// come.
     pub(super) fn start(

@@ -84,6 +84,13 @@ impl Environment {
         })
     }
 
+    /// The environment of a config without secrets of its own, for unit tests.
+    #[cfg(test)]
+    pub fn of_test(text: &str) -> Arc<Self> {
+        let config = crate::config::fixture::parsed(text);
+        Self::new(Arc::new(config), Clock::system(), Arc::new(Metrics::new()), None)
+    }
+
     /// The config's name of an account; accounts that the config does not know share one name.
     pub fn account_name(&self, account: AccountId) -> &str {
         self.shared_name(account)

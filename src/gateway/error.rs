@@ -169,6 +169,42 @@ pub enum Unknown {
     /// The key and the certificate of a request belong to two clients.
     #[error("Bad credentials: the key and the certificate belong to different clients.")]
     OtherCertificate,
+    #[error(
+        "Bad credentials: this key has expired at {}. Ask your gateway's operator for another one.",
+        .0.rfc3339_past()
+    )]
+    ExpiredKey(Timestamp),
+    #[error("Bad credentials: this token is of no use: {0}.")]
+    MalformedToken(&'static str),
+    #[error("Bad credentials: this gateway accepts no tokens of the issuer (iss) of this token.")]
+    WrongIssuer,
+    #[error("Bad credentials: this token is for another audience (aud) than this gateway.")]
+    WrongAudience,
+    #[error("Bad credentials: this token has expired at {}.", .0.rfc3339_past())]
+    ExpiredToken(Timestamp),
+    #[error("Bad credentials: this token is not valid yet (nbf, iat). Is a clock wrong?")]
+    EarlyToken,
+    #[error("Bad credentials: the issuer of this token publishes no key of this name (kid).")]
+    WrongSigner,
+    #[error("Bad credentials: the signature of this token does not fit.")]
+    ForgedToken,
+    #[error("Bad credentials: no client of this gateway has the claims of this token.")]
+    WrongClaims,
+    #[error(
+        "Bad credentials: several clients of this gateway have the claims of this token. Tell the gateway's operator."
+    )]
+    AmbiguousToken,
+    #[error("The keys of the issuer of this token cannot be fetched at the moment.")]
+    IssuerUnavailable,
+}
+
+impl Unknown {
+    fn status(self) -> StatusCode {
+        match self {
+            Self::IssuerUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::UNAUTHORIZED,
+        }
+    }
 }
 
 impl GatewayError {
@@ -201,7 +237,8 @@ impl GatewayError {
             | Self::BrokenBody
             | Self::MisplacedKey(_)
             | Self::MalformedDelivery => StatusCode::BAD_REQUEST,
-            Self::Unauthenticated(_) | Self::WrongSignature => StatusCode::UNAUTHORIZED,
+            Self::Unauthenticated(unknown) => unknown.status(),
+            Self::WrongSignature => StatusCode::UNAUTHORIZED,
             Self::NoToken(_) | Self::NotAllowed | Self::NoAccount | Self::Limited { .. } => {
                 StatusCode::FORBIDDEN
             }

@@ -14,11 +14,12 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::clock::Clock;
-use crate::config::{self, Config, Faults, Reload};
+use crate::config::{self, Config, Faults, Reload, SecretFile};
 use crate::gateway::assembly::Gateway;
 use crate::gateway::background::webhook_monitor::{WebhookMonitor, keep_checking_all};
 use crate::gateway::background::{
-    audit::Audit, mint::keep_minting, questions::keep_asking, snapshots::Snapshots,
+    audit::Audit, issuer_keys::keep_fetching_all, key_expiry::keep_warning, mint::keep_minting,
+    questions::keep_asking, secret_files::keep_looking, snapshots::Snapshots,
     upstream_probe::keep_probing,
 };
 use crate::gateway::cache::invalidation::purge::Prefix;
@@ -125,6 +126,22 @@ impl Current {
             let cache = move || Some(Arc::clone(&current.upgrade()?.gateway().cache));
             tokio::spawn(Arc::clone(snapshots).keep_writing(cache));
         }
+        let env = {
+            let current = Weak::clone(&weak);
+            move || Some(Arc::clone(&current.upgrade()?.gateway().env))
+        };
+        tokio::spawn(keep_warning(env));
+        let config = {
+            let current = Weak::clone(&weak);
+            move || Some(Arc::clone(&current.upgrade()?.gateway().env.config))
+        };
+        let read_again = {
+            let current = Weak::clone(&weak);
+            move |changed: &[PathBuf]| {
+                current.upgrade().is_none_or(|current| current.read_files_again(changed))
+            }
+        };
+        tokio::spawn(keep_looking(config, read_again));
         let dispatcher = move || Some(Arc::clone(&weak.upgrade()?.gateway().dispatcher));
         for breaker in gateway.dispatcher.breakers().all() {
             tokio::spawn(keep_probing(Arc::clone(breaker), dispatcher.clone()));
@@ -133,6 +150,7 @@ impl Current {
         tokio::spawn(keep_asking(dispatcher));
         tokio::spawn(Audit::run(Arc::downgrade(&gateway.audit)));
         current.keep_checking_webhooks(&gateway);
+        keep_fetching_all(gateway.issuers(), &gateway.env.clock);
         current
     }
 
@@ -234,7 +252,7 @@ impl Current {
         match config::load(source) {
             Ok(config) => {
                 log_warnings(&config);
-                Ok(self.put_in_force(config))
+                Ok(announced(self.put_in_force(config)))
             }
             Err(faults) => {
                 tracing::error!(faults = %faults, "the config has faults; the old one stays in force");
@@ -246,7 +264,37 @@ impl Current {
     /// Applies a config.
     pub fn apply_config(self: &Arc<Self>, config: Config) -> Reloaded {
         let _alone = self.reload_lock.lock();
-        self.put_in_force(config)
+        announced(self.put_in_force(config))
+    }
+
+    /// Reads the config in force again, with the present content of its files, of which these have
+    /// changed. Returns false if it could not begin.
+    fn read_files_again(self: &Arc<Self>, changed: &[PathBuf]) -> bool {
+        let Some(_alone) = self.reload_lock.try_lock_for(PATIENCE) else { return false };
+        let before = Arc::clone(&self.gateway().env.config);
+        let config = match before.with_present_files() {
+            Ok(config) => config,
+            Err(faults) => {
+                tracing::error!(faults = %faults, "secrets were not read again: what their files held before stays in force");
+                return true;
+            }
+        };
+        for file in config.secret_files.iter().filter(|file| changed.contains(&file.path)) {
+            if let Some(problem) = &file.problem {
+                let (key, path) = (&file.key, file.path.display());
+                tracing::warn!(key, %path, problem, "a secret was not read again: what its file held before stays in force");
+            }
+        }
+        let files = config.secret_files.iter().zip(&before.secret_files);
+        let others = files.filter(|(file, before)| !file.is_same(before)).map(|(file, _)| file);
+        let named = |file: &SecretFile| format!("{} ({})", file.key, file.path.display());
+        let others: Vec<_> = others.map(named).collect();
+        if !others.is_empty() {
+            self.put_in_force(config);
+            let keys = others.join(", ");
+            tracing::info!(keys, "secrets were read again: their files have changed");
+        }
+        true
     }
 
     fn put_in_force(self: &Arc<Self>, config: Config) -> Reloaded {
@@ -272,12 +320,9 @@ impl Current {
             gateway.cache.store().log.changed_below("/", gateway.env.clock.now());
         }
         self.keep_checking_webhooks(&gateway);
+        keep_fetching_all(gateway.issuers(), &gateway.env.clock);
         gateway.dispatcher.tokens().reevaluate();
         gateway.writes.queue().reevaluate();
-        for key in &at_next_start {
-            tracing::warn!(key, "has changed in the config, which takes effect at the next start");
-        }
-        tracing::info!("the config was reloaded");
         Reloaded { at_next_start }
     }
 
@@ -289,6 +334,15 @@ impl Current {
         };
         keep_checking_all(&gateway.monitor, &in_force);
     }
+}
+
+/// Logs a reload.
+fn announced(reloaded: Reloaded) -> Reloaded {
+    for key in &reloaded.at_next_start {
+        tracing::warn!(key, "has changed in the config, which takes effect at the next start");
+    }
+    tracing::info!("the config was reloaded");
+    reloaded
 }
 
 /// Logs accepted settings that deserve a warning.

@@ -123,6 +123,12 @@ label_set!(
     /// `listener` is its key in the config, `certificate` the file.
     CertificateLabels { listener: &'static str = OVERFLOW, certificate: Name = OVERFLOW.into() }
 );
+label_set!(
+    /// `key` is its position among the client's keys.
+    ClientKeyLabels { client: Name = OVERFLOW.into(), key: u32 = u32::MAX }
+);
+label_set!(IssuerLabels { issuer: Name = OVERFLOW.into() });
+label_set!(IssuerTokenLabels { issuer: Name = OVERFLOW.into(), outcome: &'static str = OVERFLOW });
 label_set!(AddressLabels { upstream: Name = OVERFLOW.into() });
 label_set!(WebhookLabels { event: Name = OVERFLOW.into(), outcome: &'static str = OVERFLOW });
 label_set!(PredictionLabels { endpoint: &'static str = OVERFLOW, outcome: &'static str = OVERFLOW });

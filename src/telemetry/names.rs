@@ -79,6 +79,12 @@ pub enum Metric {
     TokenHealthy,
     #[strum(message = "Days until a certificate of a listener ends; negative afterwards")]
     CertificateDaysLeft,
+    #[strum(message = "Seconds until a client's key ends; negative after its end")]
+    ClientKeyExpirySeconds,
+    #[strum(message = "Tokens of issuers verified, by what came of it")]
+    IssuerTokensTotal,
+    #[strum(message = "When the keys of an issuer were fetched last; 0 before that")]
+    IssuerKeysTimestampSeconds,
     #[strum(message = "Webhook deliveries received")]
     WebhookDeliveriesTotal,
     #[strum(message = "Invariants found broken; must stay 0")]

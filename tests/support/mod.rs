@@ -8,6 +8,7 @@ pub mod broken;
 pub mod captured_log;
 pub mod cases;
 pub mod config;
+pub mod issuer;
 pub mod jwt;
 pub mod log;
 pub mod name_server;

@@ -12,7 +12,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("cross_site", &[]),
     ("api", &["clock"]),
     ("decision", &["api", "cases", "clock"]),
-    ("config", &["api", "decision"]),
+    ("config", &["api", "clock", "decision"]),
     ("tokens", &["api", "clock", "config", "decision"]),
     ("telemetry", &["clock"]),
     ("webhooks", &["api", "clock"]),

@@ -1,4 +1,4 @@
-//! Tables whose keys are data. Only the emulator's settings have them.
+//! Tables whose keys are data: the claims of clients, and settings of the emulator.
 
 use toml::Spanned;
 use toml::de::{DeString, DeValue};
@@ -27,6 +27,7 @@ impl<'a> Entry<'a> {
 
     /// Adds a fault about a part of this value, named like `match.nth`, at the line of the part or
     /// of the nearest table around it.
+    #[cfg(feature = "emulator")]
     pub(crate) fn refuse_inside(
         &self,
         inside: &str,

@@ -8,6 +8,7 @@ use std::path::Path;
 use toml::de::DeTable;
 
 use super::fault::{Fault, Faults};
+use super::secret_file::{SecretFile, Source};
 
 /// Largest config accepted. A thousand clients take about 200 KiB; a larger file is not a config.
 pub(crate) const FILE_BYTES_MAX: usize = 1024 * 1024;
@@ -33,13 +34,18 @@ pub(crate) struct Document<'a> {
     /// Base of relative paths.
     pub(crate) base_dir: &'a Path,
     pub(crate) secrets: Secrets,
+    /// Files of settings, as an earlier reading of the same text found them.
+    pub(super) before: &'a [SecretFile],
+    /// Files of settings that were read.
+    pub(super) files: RefCell<Vec<SecretFile>>,
+    text: &'a str,
     line_starts: Vec<usize>,
     faults: RefCell<Vec<Fault>>,
 }
 
 impl<'a> Document<'a> {
     pub(crate) fn new(
-        text: &str,
+        text: &'a str,
         file_name: &'a str,
         env: &'a dyn Fn(&str) -> Option<String>,
         base_dir: &'a Path,
@@ -48,7 +54,22 @@ impl<'a> Document<'a> {
         let after_newlines =
             text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
         let line_starts = std::iter::once(0).chain(after_newlines).collect();
-        Self { file_name, env, base_dir, secrets, line_starts, faults: RefCell::default() }
+        Self {
+            file_name,
+            env,
+            base_dir,
+            secrets,
+            before: &[],
+            files: RefCell::default(),
+            text,
+            line_starts,
+            faults: RefCell::default(),
+        }
+    }
+
+    /// Returns the text for another reading.
+    pub(super) fn source(&self) -> Source {
+        Source::of(self.text, self.file_name, self.base_dir)
     }
 
     /// Returns line and column of a byte offset, both counted from 1, the column in bytes.

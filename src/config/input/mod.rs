@@ -2,7 +2,6 @@
 //!
 //! Left out: the sections of the config. The emulator's settings are read with it too.
 
-#[cfg(feature = "emulator")]
 mod data_keys;
 pub(crate) mod declared;
 pub(crate) mod document;
@@ -11,6 +10,7 @@ pub(crate) mod http_url;
 pub(crate) mod reader;
 pub(crate) mod scalars;
 pub(crate) mod secret;
+pub(crate) mod secret_file;
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -97,7 +97,14 @@ fn parse_with<T>(
     secrets: Secrets,
     read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
 ) -> Result<T, Faults> {
-    let document = Document::new(text, file_name, env, base_dir, secrets);
+    parse_document(Document::new(text, file_name, env, base_dir, secrets), text, read)
+}
+
+fn parse_document<T>(
+    document: Document<'_>,
+    text: &str,
+    read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
+) -> Result<T, Faults> {
     if let Err(problem) = check_size(text.len()) {
         document.fault(None, "", problem, None);
         return document.finish(None);

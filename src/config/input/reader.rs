@@ -8,6 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::document::{Document, Secrets, listed, quoted};
+use super::secret_file::{SecretFile, Source};
 
 /// A type with a syntax in the file.
 pub(crate) trait Read: Sized {
@@ -245,6 +246,16 @@ impl<'a> Reader<'a> {
     /// Returns an environment variable of the gateway's machine.
     pub(crate) fn variable(&self, name: &str) -> Option<String> {
         (self.document.env)(name)
+    }
+
+    /// Returns the files of settings that were read so far.
+    pub(crate) fn secret_files(&self) -> Vec<SecretFile> {
+        self.document.files.borrow().clone()
+    }
+
+    /// Returns the text of the file for another reading.
+    pub(crate) fn source(&self) -> Source {
+        self.document.source()
     }
 
     pub(crate) fn is_set(&self, name: &str) -> bool {

@@ -1,9 +1,10 @@
-//! Secrets: `{ env = "NAME" }`, `{ file = "PATH" }` or, for tests, `{ value = "…" }`.
+//! Secrets: `{ env = "NAME" }`, `{ file = "PATH" }`, `{ credential = "NAME" }` of systemd or, for
+//! tests, `{ value = "…" }`.
 //!
 //! No message reveals a secret's content, nor quotes a value in place of a name: operators paste
 //! tokens into the wrong key.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -13,10 +14,10 @@ use zeroize::Zeroizing;
 
 use super::document::Secrets;
 use super::reader::{Entry, Read};
-use super::regular_file;
+use super::secret_file::{self, Refused};
 
-/// Largest secret accepted: a PEM file with a chain of keys is far smaller.
-const SECRET_BYTES_MAX: usize = 64 * 1024;
+/// The variable that names the folder of a service's credentials.
+const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 
 /// An RSA key in PEM form, the only secret of several lines.
 pub(crate) struct Pem(pub(in crate::config) SecretString);
@@ -25,23 +26,25 @@ const KEY_ACCEPTED: &str = "an unencrypted RSA key of 2048 to 8192 bits in PEM f
 
 impl Read for SecretString {
     fn accepted() -> String {
-        "{ env = \"NAME\" }, { file = \"PATH\" } or, for tests, { value = \"…\" }".to_owned()
+        "{ env = \"NAME\" }, { file = \"PATH\" }, { credential = \"NAME\" } or, for tests, { value = \"…\" }".to_owned()
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
-        let text = resolve::<Self>(entry)?;
-        let line = one_line(&text);
-        if line.is_empty() {
-            return entry.refuse("the secret is empty", "at least one character");
-        }
-        // Every such secret is sent in a header, or compared with one (RFC 9110 §5.5).
-        if !line.bytes().all(|byte| (b' '..=b'~').contains(&byte)) || line.trim() != line {
-            return entry.refuse(
-                "the secret has a character that a header cannot hold",
-                "one line of printable ASCII, without spaces at the ends",
-            );
-        }
-        Some(line.into())
+        resolve(entry, |text| {
+            let line = one_line(text);
+            if line.is_empty() {
+                let accepted = "at least one character".to_owned();
+                return Err(("the secret is empty".to_owned(), accepted));
+            }
+            // Every such secret is sent in a header, or compared with one (RFC 9110 §5.5).
+            if !line.bytes().all(|byte| (b' '..=b'~').contains(&byte)) || line.trim() != line {
+                return Err((
+                    "the secret has a character that a header cannot hold".to_owned(),
+                    "one line of printable ASCII, without spaces at the ends".to_owned(),
+                ));
+            }
+            Ok(line.into())
+        })
     }
 }
 
@@ -51,14 +54,12 @@ impl Read for Pem {
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
-        let text = resolve::<Self>(entry)?;
-        if entry.document.secrets == Secrets::Presumed {
-            return Some(Self(text.as_str().into()));
-        }
-        match rsa_key(&text) {
-            Ok(_) => Some(Self(text.as_str().into())),
-            Err(problem) => entry.refuse(problem, KEY_ACCEPTED),
-        }
+        resolve(entry, |text| {
+            if entry.document.secrets == Secrets::Resolved {
+                rsa_key(text).map_err(|problem| (problem, KEY_ACCEPTED.to_owned()))?;
+            }
+            Ok(Self(text.into()))
+        })
     }
 }
 
@@ -101,24 +102,30 @@ fn one_line(text: &str) -> &str {
 }
 
 /// Reads the secret from its source.
-fn resolve<T: Read>(entry: &Entry<'_>) -> Option<Zeroizing<String>> {
+fn resolve<T: Read>(entry: &Entry<'_>, accept: impl Fn(&str) -> Result<T, Refused>) -> Option<T> {
     if !entry.value.is_table() {
         return entry.refuse_type::<T>().and(None);
     }
+    let accepted = |text: &str| {
+        accept(text).map_or_else(|(problem, accepted)| entry.refuse(problem, accepted), Some)
+    };
     entry.table(|reader| {
-        let (env, file, value) = (reader.entry("env"), reader.entry("file"), reader.entry("value"));
-        if entry.document.secrets == Secrets::Presumed
-            && [&env, &file, &value].into_iter().flatten().count() == 1
-        {
-            return Some(placeholder(entry));
+        let (env, file) = (reader.entry("env"), reader.entry("file"));
+        let (credential, value) = (reader.entry("credential"), reader.entry("value"));
+        let sources = [&env, &file, &credential, &value].into_iter().flatten().count();
+        if entry.document.secrets == Secrets::Presumed && sources == 1 {
+            return accepted(&placeholder(entry));
         }
-        match (env, file, value) {
-            (Some(env), None, None) => from_environment(&env),
-            (None, Some(file), None) => from_file(&file),
-            (None, None, Some(value)) => {
-                value.text::<T>().map(|text| Zeroizing::new(text.to_owned()))
+        match (env, file, credential, value) {
+            (Some(env), None, None, None) => accepted(&from_environment(&env)?),
+            (None, Some(file), None, None) => from_file(&file, PathBuf::read(&file)?, &accept),
+            (None, None, Some(credential), None) => {
+                from_file(&credential, path_of(&credential)?, &accept)
             }
-            (None, None, None) => entry.refuse("the secret's source is missing", T::accepted()),
+            (None, None, None, Some(value)) => accepted(value.text::<T>()?),
+            (None, None, None, None) => {
+                entry.refuse("the secret's source is missing", T::accepted())
+            }
             _ => entry.refuse("the secret has more than one source", T::accepted()),
         }
     })
@@ -153,14 +160,34 @@ fn is_conventional(name: &str) -> bool {
             .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
-fn from_file(entry: &Entry<'_>) -> Option<Zeroizing<String>> {
-    let path = PathBuf::read(entry)?;
-    let text = read_text(&path).map_err(|problem| format!("the file named here {problem}"));
-    text.map_or_else(|problem| entry.refuse(problem, PathBuf::accepted()), Some)
+fn from_file<T>(
+    entry: &Entry<'_>,
+    path: PathBuf,
+    accept: &impl Fn(&str) -> Result<T, Refused>,
+) -> Option<T> {
+    let read = secret_file::read(entry.document, &entry.path, path, &PathBuf::accepted(), accept);
+    read.map_or_else(|(problem, accepted)| entry.refuse(problem, accepted), Some)
 }
 
-fn read_text(path: &Path) -> Result<Zeroizing<String>, String> {
-    let bytes = regular_file(path, SECRET_BYTES_MAX)?;
-    let text = std::str::from_utf8(&bytes).map_err(|_| "is not text in UTF-8".to_owned())?;
-    Ok(Zeroizing::new(text.to_owned()))
+/// Returns the file of a credential that systemd hands over (systemd.exec, `LoadCredential`).
+fn path_of(entry: &Entry<'_>) -> Option<PathBuf> {
+    const ACCEPTED: &str = "the name that LoadCredential= or SetCredentialEncrypted= in the unit begins with, such as \"build-bot\"";
+    let name = entry.text::<SecretString>()?;
+    let is_plain = (1..=255).contains(&name.len())
+        && ![".", ".."].contains(&name)
+        && !name.contains(|letter: char| letter == '/' || letter == ':' || letter.is_control());
+    if !is_plain {
+        return entry.refuse("this cannot be the name of a credential", ACCEPTED);
+    }
+    let Some(folder) = (entry.document.env)(CREDENTIALS).map(PathBuf::from) else {
+        let problem = format!(
+            "environment variable {CREDENTIALS} is not set: systemd sets it for a unit with credentials"
+        );
+        return entry.refuse(problem, format!("{ACCEPTED}; without systemd {{ file = \"PATH\" }}"));
+    };
+    if !folder.is_absolute() {
+        let problem = format!("environment variable {CREDENTIALS} is not an absolute path");
+        return entry.refuse(problem, ACCEPTED);
+    }
+    Some(folder.join(name))
 }

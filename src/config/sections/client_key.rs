@@ -1,11 +1,17 @@
-//! Client keys, of which the config holds only hashes.
+//! Client keys, of which the config holds only hashes, and their last days.
 
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN};
 use ring::rand::SecureRandom;
 use secrecy::SecretString;
+use time::format_description::well_known::Rfc3339;
+use time::macros::format_description;
+use time::{Date, OffsetDateTime};
+use toml::de::DeValue;
 use zeroize::Zeroizing;
 
-use crate::config::input::reader::{Entry, Read};
+use crate::clock::Timestamp;
+use crate::config::input::reader::{Entry, Read, Reader};
+use crate::config::printer::{inline, list, redacted, text};
 
 /// Prefix of every key, by which secret scanners and people recognise one. Client libraries do not
 /// take it for an upstream credential (SPECIFICATION, "Client libraries" 8: no dots, not `ghs_`,
@@ -68,6 +74,65 @@ impl Read for KeyHash {
     }
 }
 
+/// One key of a client.
+#[derive(Clone, Copy)]
+pub struct ClientKey {
+    /// SHA-256 of the key; see [`digest`].
+    pub sha256: [u8; 32],
+    /// The first moment at which it identifies nobody any more.
+    pub expires: Option<Timestamp>,
+}
+
+impl ClientKey {
+    /// Reads one entry of `keys`.
+    pub(super) fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let sha256 = reader.required::<KeyHash>("sha256");
+        let expires = reader.if_set("expires", Expiry::read);
+        Some(Self { sha256: sha256?.0, expires: expires?.map(|expiry| expiry.0) })
+    }
+
+    /// Formats the value of `keys`, without the hashes.
+    pub(super) fn printed(keys: &[Self]) -> String {
+        list(keys.iter().map(|key| {
+            let hash = ("sha256", redacted());
+            match key.expires {
+                Some(expires) => inline(&[hash, ("expires", text(expires.rfc3339()))]),
+                None => inline(&[hash]),
+            }
+        }))
+    }
+}
+
+/// The end of a key: the last day on which it is valid, in UTC, or a time.
+struct Expiry(Timestamp);
+
+impl Read for Expiry {
+    fn accepted() -> String {
+        "the last day of the key in UTC, such as \"2027-01-31\", or a time such as \"2027-01-31T18:00:00Z\"".to_owned()
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        // TOML has dates of its own, which look the same without quotes.
+        let written = match entry.value {
+            DeValue::Datetime(written) => written.to_string(),
+            _ => entry.text::<Self>()?.to_owned(),
+        };
+        let expiry = parse_expiry(&written).map(Self);
+        expiry.or_else(|| entry.refuse("neither a day nor a time", Self::accepted()))
+    }
+}
+
+/// Parses the end of a key: a day, at whose end in UTC it ends, or an RFC 3339 time, which is
+/// rounded down to seconds. `None` for anything else, and before 1970.
+pub fn parse_expiry(text: &str) -> Option<Timestamp> {
+    let day = Date::parse(text, format_description!("[year]-[month]-[day]")).ok();
+    let end = match day {
+        Some(day) => day.next_day()?.midnight().assume_utc(),
+        None => OffsetDateTime::parse(text, &Rfc3339).ok()?,
+    };
+    u64::try_from(end.unix_timestamp()).ok().map(Timestamp::from_secs)
+}
+
 fn from_hex(text: &str) -> Option<[u8; 32]> {
     let digits: Option<Vec<u8>> = text
         .chars()
@@ -96,6 +161,18 @@ mod tests {
         assert_eq!(from_hex(&"0".repeat(63)), None);
         assert_eq!(from_hex(&"0".repeat(65)), None);
         assert_eq!(from_hex(&"ä".repeat(32)), None);
+    }
+
+    #[test]
+    fn a_day_ends_at_its_end_in_utc_and_a_time_at_once() {
+        let parsed = |text| parse_expiry(text).map(Timestamp::rfc3339);
+        assert_eq!(parsed("2027-01-31").as_deref(), Some("2027-02-01T00:00:00Z"));
+        assert_eq!(parsed("2028-02-28").as_deref(), Some("2028-02-29T00:00:00Z"));
+        assert_eq!(parsed("2027-01-31T18:00:00+02:00").as_deref(), Some("2027-01-31T16:00:00Z"));
+        for text in ["2027-02-30", "2027-1-31", "31.01.2027", "1960-01-01", "2027-01-31T18:00", ""]
+        {
+            assert_eq!(parsed(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use super::accounts::{Account, name_of};
 use super::allow::Allow;
-use super::client_key::KeyHash;
+use super::client_key::{ClientKey, KeyHash};
 use super::listen::Listen;
+use super::oidc::{Issuer, OidcClient};
 use super::pools::Pool;
 use crate::api::AccountKind;
 use crate::config::input::declared::Declared;
@@ -26,9 +27,10 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 pub struct Client {
     /// Unique name.
     pub name: Arc<str>,
-    /// SHA-256 of its key, see [`digest`](crate::config::digest); `None` if its certificate alone
-    /// identifies it.
-    pub key_sha256: Option<[u8; 32]>,
+    /// Keys by which it is known; empty only if it is known otherwise.
+    pub keys: Vec<ClientKey>,
+    /// Tokens of an issuer by which it is known.
+    pub oidc: Option<OidcClient>,
     /// A subject alternative name of its certificate (RFC 5280 §4.2.1.6), such as a URI or a DNS
     /// name.
     pub certificate: Option<Arc<str>>,
@@ -50,7 +52,7 @@ pub struct Client {
 }
 
 impl fmt::Debug for Client {
-    /// Omits the key's hash, against which guesses could be tested.
+    /// Omits the keys' hashes, against which guesses could be tested.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
             .field("name", &self.name)
@@ -74,15 +76,15 @@ impl Client {
         root: &mut Reader<'_>,
         accounts: &Declared<Account>,
         pools: &Declared<Pool>,
+        issuers: &Declared<Issuer>,
         listen: Option<&Listen>,
     ) -> Declared<Self> {
-        let mut keys = HashMap::new();
         let https = |listen: &Listen| listen.https.as_ref()?.tls.client_ca.clone();
         // A faulty section has its own message.
-        let asks = listen.is_none_or(|listen| https(listen).is_some());
-        let mut certificates = Certificates { known: HashSet::new(), asks };
+        let asks_certificates = listen.is_none_or(|listen| https(listen).is_some());
+        let mut seen = Seen { asks_certificates, ..Seen::default() };
         let clients = Declared::read(root, "clients", "client", |reader, name| {
-            Self::read(reader, name, accounts, pools, &mut keys, &mut certificates)
+            Self::read(reader, name, accounts, pools, issuers, &mut seen)
         });
         if clients.is_empty() {
             root.refuse::<()>("clients", "missing", "at least one entry, written [[clients]]");
@@ -95,21 +97,16 @@ impl Client {
         name: Option<Arc<str>>,
         accounts: &Declared<Account>,
         pools: &Declared<Pool>,
-        keys: &mut HashMap<[u8; 32], Option<Arc<str>>>,
-        certificates: &mut Certificates,
+        issuers: &Declared<Issuer>,
+        seen: &mut Seen,
     ) -> Option<Self> {
-        let certificate = read_certificate(reader, certificates);
-        let key_sha256 = if reader.is_set("certificate") && !reader.is_set("key_sha256") {
-            Some(None)
-        } else {
-            reader.required::<KeyHash>("key_sha256").map(|hash| Some(hash.0))
-        };
-        if let Some(first) = key_sha256.flatten().and_then(|hash| keys.insert(hash, name.clone())) {
-            let holder = first
-                .map_or_else(|| "an earlier client".to_owned(), |name| format!("client `{name}`"));
-            let problem = format!("duplicate key: {holder} has the same");
-            reader.refuse::<()>("key_sha256", problem, "a key for each client, made by `weir key`");
+        let oidc = reader.if_set("oidc", |entry| OidcClient::read(entry, issuers));
+        if let Some(Some(oidc)) = &oidc {
+            seen.check_token(reader, oidc, name.as_ref());
         }
+        let certificate = read_certificate(reader, seen);
+        let is_known_otherwise = reader.is_set("oidc") || reader.is_set("certificate");
+        let keys = read_keys(reader, name.as_ref(), is_known_otherwise, seen);
         let reads = read_pool(reader, pools);
         let writes = reader.if_set("writes", |entry| accounts.resolve(entry));
         let account = writes.flatten().and_then(|index| accounts.get(index));
@@ -127,7 +124,8 @@ impl Client {
         Some(Self {
             max_wait: reader.or("max_wait", MAX_WAIT),
             name: name?,
-            key_sha256: key_sha256?,
+            keys: keys?,
+            oidc: oidc?,
             certificate,
             reads: reads?,
             writes: writes?,
@@ -138,10 +136,21 @@ impl Client {
         })
     }
 
-    pub(crate) fn print(&self, accounts: &[Account], pools: &[Pool], printer: &mut Printer) {
+    pub(crate) fn print(
+        &self,
+        accounts: &[Account],
+        pools: &[Pool],
+        issuers: &[Issuer],
+        printer: &mut Printer,
+    ) {
         printer.entry("clients");
         printer.set("name", text(&self.name));
-        printer.set_some("key_sha256", self.key_sha256.map(|_| redacted()));
+        match self.keys.as_slice() {
+            [ClientKey { expires: None, .. }] => printer.set("key_sha256", redacted()),
+            [] => {}
+            keys => printer.set("keys", ClientKey::printed(keys)),
+        }
+        printer.set_some("oidc", self.oidc.as_ref().map(|oidc| oidc.printed(issuers)));
         printer.set_some("certificate", self.certificate.as_ref().map(text));
         printer.set_some("reads", pools.get(self.reads).map(|pool| text(&pool.name)));
         printer.set_some("writes", self.writes.and_then(|index| name_of(accounts, index)));
@@ -152,29 +161,88 @@ impl Client {
     }
 }
 
-/// The certificates of the clients so far.
-struct Certificates {
-    known: HashSet<Arc<str>>,
+/// The credentials of the clients that were read, each with the client's name.
+#[derive(Default)]
+struct Seen {
+    keys: HashMap<[u8; 32], Option<Arc<str>>>,
+    tokens: Vec<(OidcClient, Option<Arc<str>>)>,
+    certificates: HashSet<Arc<str>>,
     /// True if the listener asks its clients for certificates.
-    asks: bool,
+    asks_certificates: bool,
 }
 
 /// Reads the name in the client's certificate, which no other client has.
-fn read_certificate(reader: &mut Reader<'_>, certificates: &mut Certificates) -> Option<Arc<str>> {
+fn read_certificate(reader: &mut Reader<'_>, seen: &mut Seen) -> Option<Arc<str>> {
     let name: Arc<str> = reader.optional("certificate")?;
     let accepted = "a subject alternative name of the client's certificate, such as \"spiffe://corp/ci\" or \"ci.corp\"";
     if name.is_empty() {
         return reader.refuse("certificate", "empty", accepted);
     }
-    if !certificates.asks {
+    if !seen.asks_certificates {
         let problem = "no listener asks for certificates";
         return reader.refuse("certificate", problem, "client_ca in listen.https");
     }
-    if !certificates.known.insert(Arc::clone(&name)) {
+    if !seen.certificates.insert(Arc::clone(&name)) {
         let problem = "duplicate certificate: an earlier client has the same";
         return reader.refuse("certificate", problem, accepted);
     }
     Some(name)
+}
+
+impl Seen {
+    /// Refuses claims that are those of an earlier client.
+    fn check_token(&mut self, reader: &Reader<'_>, oidc: &OidcClient, name: Option<&Arc<str>>) {
+        if let Some((_, first)) = self.tokens.iter().find(|(before, _)| before == oidc) {
+            let problem =
+                format!("duplicate claims: {} has the same", holder(first.as_ref(), name));
+            reader.refuse::<()>("oidc", problem, "other claims for each client of an issuer");
+        }
+        self.tokens.push((oidc.clone(), name.cloned()));
+    }
+}
+
+fn holder(first: Option<&Arc<str>>, name: Option<&Arc<str>>) -> String {
+    match first {
+        Some(first) if Some(first) == name => "this client".to_owned(),
+        Some(first) => format!("client `{first}`"),
+        None => "an earlier client".to_owned(),
+    }
+}
+
+/// Reads `key_sha256`, the only key and without an end, or `keys`. A client that is known otherwise
+/// needs none.
+fn read_keys(
+    reader: &mut Reader<'_>,
+    name: Option<&Arc<str>>,
+    is_known_otherwise: bool,
+    seen: &mut Seen,
+) -> Option<Vec<ClientKey>> {
+    let (has_list, has_one) =
+        (reader.entry("keys").is_some(), reader.entry("key_sha256").is_some());
+    let setting = if has_list { "keys" } else { "key_sha256" };
+    let keys = if has_list {
+        let keys = reader.all_entries("keys", ClientKey::read);
+        if has_one {
+            let problem = "not beside keys, which lists each key with its end";
+            return reader.refuse("key_sha256", problem, "key_sha256 or keys");
+        }
+        keys?
+    } else if is_known_otherwise && !has_one {
+        return Some(Vec::new());
+    } else {
+        let sha256 = reader.required::<KeyHash>("key_sha256")?.0;
+        vec![ClientKey { sha256, expires: None }]
+    };
+    if keys.is_empty() {
+        return reader.refuse("keys", "empty", "at least one key, made by `weir key`");
+    }
+    for key in &keys {
+        if let Some(first) = seen.keys.insert(key.sha256, name.cloned()) {
+            let problem = format!("duplicate key: {} has the same", holder(first.as_ref(), name));
+            reader.refuse::<()>(setting, problem, "a key for each client, made by `weir key`");
+        }
+    }
+    Some(keys)
 }
 
 /// Reads the pool that `reads` names; the only pool when it is not set.

@@ -3,9 +3,12 @@
 mod apps;
 mod ca_file;
 mod client_certificate;
+mod client_keys;
 mod connections;
+mod credentials;
 mod faults;
 mod https;
+mod issuers;
 mod proxy;
 mod query_rules;
 mod spools;
@@ -113,7 +116,7 @@ fn references_are_resolved_and_defaults_filled_in() {
     );
     assert_eq!(config.pools[1].accounts, [0, 1]);
     let [ci, scan] = config.clients.as_slice() else { panic!("two clients") };
-    assert_eq!((ci.reads, ci.writes, ci.key_sha256), (0, Some(0), Some([0xaa; 32])));
+    assert_eq!((ci.reads, ci.writes, ci.keys[0].sha256), (0, Some(0), [0xaa; 32]));
     assert_eq!(
         (scan.reads, scan.writes, scan.weight.get(), scan.priority),
         (1, None, 1, Priority::Normal)
@@ -262,7 +265,7 @@ fn predictions_that_are_never_made_are_worth_a_warning() {
 #[test]
 fn no_secret_and_no_key_hash_is_ever_shown() {
     let config = accepted(EVERYTHING);
-    let key_bytes = format!("{:?}", config.clients[0].key_sha256);
+    let key_bytes = format!("{:?}", config.clients[0].keys[0].sha256);
     for shown in [config.redacted_toml(), format!("{config:?}"), format!("{config:#?}")] {
         for secret in [
             "s3cret",
@@ -276,7 +279,18 @@ fn no_secret_and_no_key_hash_is_ever_shown() {
             assert!(!shown.contains(secret), "{secret} is shown in {shown}");
         }
     }
-    assert_eq!(config.redacted_toml().matches("\"<redacted>\"").count(), 9);
+    assert_eq!(config.redacted_toml().matches("\"<redacted>\"").count(), 12);
+}
+
+/// A line of `keys` with a hash for each that is hidden.
+fn unredacted_keys(line: &str, position: usize) -> String {
+    let parts = line.split("\"<redacted>\"").enumerate();
+    let hash = |index: usize| format!("\"{:064}\"", position * 1_000 + index);
+    let parts = parts.map(|(index, part)| match index {
+        0 => part.to_owned(),
+        _ => hash(index) + part,
+    });
+    parts.collect()
 }
 
 #[test]
@@ -290,6 +304,7 @@ fn the_effective_config_parses_to_itself() {
             let line = match line {
                 "key_sha256 = \"<redacted>\"" => format!("key_sha256 = \"{position:064}\""),
                 "private_key = \"<redacted>\"" => "private_key = { env = \"APP_KEY\" }".to_owned(),
+                keys if keys.starts_with("keys = [") => unredacted_keys(keys, position),
                 other => {
                     other.replace("\"<redacted>\"", &format!("{{ value = \"id:{position}\" }}"))
                 }

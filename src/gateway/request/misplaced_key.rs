@@ -1,6 +1,7 @@
-//! Finds a key of this gateway outside of its place (SPECIFICATION, "Keys").
+//! Finds a key of this gateway, or a token of an issuer, outside of its place (SPECIFICATION,
+//! "Keys").
 //!
-//! The places of a key are `X-Weir-Key`, and `Authorization` in the forms that identify a client.
+//! The places of both are `X-Weir-Key`, and `Authorization` in the forms that identify a client.
 //! From anywhere else it could reach the upstream, which would then know it. A text is searched as
 //! it stands, percent-decoded and Base64-decoded. Left out: bodies, which are the client's text.
 
@@ -18,6 +19,7 @@ use percent_encoding::percent_decode;
 
 use crate::config::KEY_PREFIX;
 use crate::gateway::request::clients::{Clients, KEY_BYTES_MAX, KEY_HEADER};
+use crate::gateway::request::oidc::TOKEN_BYTES_MAX;
 use crate::gateway::request::validate::ValidRequest;
 
 /// Lookups for one request, because each hashes its text. Chosen here: a request has one key, and
@@ -37,10 +39,17 @@ const PREFIX_IN_BASE64: [(&[u8], usize); 6] = [
     (b"dlaXIl", 2),
     (b"3ZWlyJ", 3),
 ];
+/// The first characters of a token, which are `{"` and more in Base64.
+const TOKEN_PREFIX: &str = "eyJ";
+/// The same in Base64, as [`PREFIX_IN_BASE64`].
+const TOKEN_PREFIX_IN_BASE64: [(&[u8], usize); 3] = [(b"ZXlK", 0), (b"V5S", 2), (b"leU", 3)];
 /// Searchers, because each request needs all of them.
 static PREFIX: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(KEY_PREFIX));
 static IN_BASE64: LazyLock<[(Finder<'static>, usize); PREFIX_IN_BASE64.len()]> =
     LazyLock::new(|| PREFIX_IN_BASE64.map(|(prefix, before)| (Finder::new(prefix), before)));
+static TOKEN: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(TOKEN_PREFIX));
+static TOKEN_IN_BASE64: LazyLock<[(Finder<'static>, usize); TOKEN_PREFIX_IN_BASE64.len()]> =
+    LazyLock::new(|| TOKEN_PREFIX_IN_BASE64.map(|(prefix, before)| (Finder::new(prefix), before)));
 /// As lenient as the most lenient recipient.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
@@ -70,7 +79,7 @@ pub fn misplaced_key(
     let mut found = headers.into_iter().flatten().filter(|(name, value)| {
         name.as_str() != KEY_HEADER
             && search.finds(value.as_bytes())
-            && !(*name == AUTHORIZATION && clients.identify_by(value).is_ok())
+            && !(*name == AUTHORIZATION && clients.have_place_in(value))
     });
     found.next().map(|(name, _)| name.to_string())
 }
@@ -84,7 +93,20 @@ impl Search<'_> {
     fn finds(&mut self, text: &[u8]) -> bool {
         let mut text = Cow::Borrowed(text);
         for _ in 0..DECODINGS_MAX {
-            if self.finds_plain(&text) || self.finds_in_base64(&text) {
+            if self.finds_plain(&text)
+                || self.finds_in_base64(&text, &*IN_BASE64, KEY_BYTES_MAX, Self::finds_plain)
+            {
+                return true;
+            }
+            if self.clients.have_issuers()
+                && (self.finds_token(&text)
+                    || self.finds_in_base64(
+                        &text,
+                        &*TOKEN_IN_BASE64,
+                        TOKEN_BYTES_MAX,
+                        Self::finds_token,
+                    ))
+            {
                 return true;
             }
             if memchr(b'%', &text).is_none() {
@@ -104,7 +126,7 @@ impl Search<'_> {
     fn finds_plain(&mut self, text: &[u8]) -> bool {
         PREFIX.find_iter(text).any(|start| {
             let rest = text.get(start..).unwrap_or_default();
-            let item = beginning(rest, |byte| byte.is_ascii_graphic());
+            let item = beginning(rest, KEY_BYTES_MAX, |byte| byte.is_ascii_graphic());
             let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
             let ends = (KEY_PREFIX.len() + 1..=item.len()).filter(|end| {
                 let is_whole = item.get(*end).is_none_or(|next| !is_word(next));
@@ -114,12 +136,33 @@ impl Search<'_> {
         })
     }
 
-    fn finds_in_base64(&mut self, text: &[u8]) -> bool {
+    /// A token has three parts. Those of other issuers are their clients' affair.
+    fn finds_token(&mut self, text: &[u8]) -> bool {
+        TOKEN.find_iter(text).any(|start| {
+            let rest = text.get(start..).unwrap_or_default();
+            let item = beginning(rest, TOKEN_BYTES_MAX, |byte| {
+                byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)
+            });
+            let mut dots = item.iter().enumerate().filter(|(_, byte)| **byte == b'.');
+            let Some(_) = dots.nth(1) else { return false };
+            let end = dots.next().map_or(item.len(), |(end, _)| end);
+            self.lookups += 1;
+            self.lookups > LOOKUPS_MAX || self.clients.have_issuer_of(&item[..end])
+        })
+    }
+
+    fn finds_in_base64(
+        &mut self,
+        text: &[u8],
+        prefixes: &[(Finder<'static>, usize)],
+        bytes_max: usize,
+        finds: fn(&mut Self, &[u8]) -> bool,
+    ) -> bool {
         let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);
-        IN_BASE64.iter().any(|(prefix, before)| {
+        prefixes.iter().any(|(prefix, before)| {
             prefix.find_iter(text).any(|at| {
                 let rest = at.checked_sub(*before).and_then(|start| text.get(start..));
-                let encoded = beginning(rest.unwrap_or_default(), is_base64);
+                let encoded = beginning(rest.unwrap_or_default(), bytes_max, is_base64);
                 // A single character after the last group encodes nothing.
                 let whole = encoded.len() - usize::from(encoded.len() % 4 == 1);
                 let standard = encoded.iter().take(whole).map(|byte| match byte {
@@ -129,8 +172,7 @@ impl Search<'_> {
                 });
                 let decoded = BASE64.decode(standard.collect::<Vec<u8>>());
                 decoded.is_ok_and(|decoded| {
-                    self.finds_plain(&decoded)
-                        || self.finds_plain(&Cow::from(percent_decode(&decoded)))
+                    finds(self, &decoded) || finds(self, &Cow::from(percent_decode(&decoded)))
                 })
             })
         })
@@ -142,10 +184,10 @@ impl Search<'_> {
     }
 }
 
-/// The leading bytes that fit, as many as the longest key takes in Base64.
-fn beginning(text: &[u8], fits: impl Fn(u8) -> bool) -> &[u8] {
-    let end = text.iter().take(2 * KEY_BYTES_MAX).position(|byte| !fits(*byte));
-    text.get(..end.unwrap_or(text.len().min(2 * KEY_BYTES_MAX))).unwrap_or_default()
+/// The leading bytes that fit, as many as `bytes_max` take in Base64.
+fn beginning(text: &[u8], bytes_max: usize, fits: impl Fn(u8) -> bool) -> &[u8] {
+    let end = text.iter().take(2 * bytes_max).position(|byte| !fits(*byte));
+    text.get(..end.unwrap_or(text.len().min(2 * bytes_max))).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -158,6 +200,7 @@ mod tests {
     use super::*;
     use crate::config::fixture;
     use crate::gateway::address::{Root, Service};
+    use crate::gateway::environment::Environment;
     use crate::gateway::request::validate::BodyFraming;
 
     const KEY: &str = "weir_0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -166,7 +209,7 @@ mod tests {
         let text = fixture::text("[upstream]\nurl = \"http://127.0.0.1:9\"\n");
         let digest = crate::config::digest_hex(KEY.as_bytes());
         let client = format!("[[clients]]\nname = \"keyed\"\nkey_sha256 = \"{digest}\"\n");
-        Clients::new(&fixture::parsed(&(text + &client)))
+        Clients::new(&Environment::of_test(&(text + &client)), None)
     }
 
     fn finds(text: &[u8]) -> bool {
@@ -224,7 +267,7 @@ mod tests {
         let text = fixture::text("[upstream]\nurl = \"http://127.0.0.1:9\"\n");
         let digest = crate::config::digest_hex(key.as_bytes());
         let client = format!("[[clients]]\nname = \"keyed\"\nkey_sha256 = \"{digest}\"\n");
-        let clients = Clients::new(&fixture::parsed(&(text + &client)));
+        let clients = Clients::new(&Environment::of_test(&(text + &client)), None);
         for (before, after) in [
             ("/repos/", "/x"),
             ("", ":main"),

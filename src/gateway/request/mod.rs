@@ -6,6 +6,7 @@ pub mod clients;
 pub mod downstream;
 pub mod forwarded;
 pub mod misplaced_key;
+pub mod oidc;
 pub mod passthrough;
 pub mod router;
 pub mod validate;

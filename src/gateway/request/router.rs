@@ -59,7 +59,7 @@ impl Router {
                 || Arc::new(roots_about_caller(table)),
                 |before| Arc::clone(&before.roots_about_caller),
             ),
-            clients: Clients::new(&env.config),
+            clients: Clients::new(env, before.map(|before| &before.clients)),
             dynamic_accounts: before.map_or_else(
                 || Arc::new(DynamicAccounts::new(&env.config)),
                 |before| Arc::clone(&before.dynamic_accounts),
@@ -102,7 +102,7 @@ impl Router {
             return Err(bad("an Authorization header without a credential"));
         }
         // The upstream must never see a key of this gateway, even one sent in both headers.
-        if self.clients.identify_by(value).is_ok() {
+        if self.clients.have_place_in(value) {
             return Ok(None);
         }
         let vacate = |account| self.dispatcher.admissions().vacate(account);

@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 use crate::decision::{BudgetView, LimitKind};
 use crate::tokens::Lack;
 
-use crate::gateway::error::{GatewayError, HELP_PATH, Malformed};
+use crate::gateway::error::{GatewayError, HELP_PATH, Malformed, Unknown};
 use crate::gateway::response::budget_headers::RateView;
 use crate::gateway::response::reply::Reply;
 use crate::gateway::url_rewrite::map::Origin;
@@ -28,6 +28,9 @@ pub fn render_error(error: &GatewayError, origin: &Origin, now: Timestamp) -> Re
     match error {
         GatewayError::Malformed(Malformed::Method) => reply
             .with(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")),
+        GatewayError::Unauthenticated(Unknown::IssuerUnavailable) => {
+            reply.with(RETRY_AFTER, HeaderValue::from_static("5"))
+        }
         GatewayError::Unauthenticated(_) => {
             reply.with(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"weir\""))
         }

@@ -32,7 +32,9 @@ const ALWAYS_LISTED: [&str; 12] = [
 const HELP: &str = "weir: what the gateway's own errors mean\n\n\
 #rate-limit\n  403, message \"API rate limit exceeded...\": the budget of your pool is used up, or what is left of it is kept for clients of a higher priority. Ask again at x-ratelimit-reset.\n\n\
 #secondary-rate-limits\n  403, message \"You have exceeded a secondary rate limit...\": too much at once, or too many requests wait already. Ask again after Retry-After seconds.\n\n\
-#no_key #wrong_key #other_certificate\n  401: send your key as Authorization: Bearer KEY, as the password of Basic, or as X-Weir-Key: KEY.\n\n\
+#no_key #wrong_key #expired_key #other_certificate\n  401: send your key as Authorization: Bearer KEY, as the password of Basic, or as X-Weir-Key: KEY.\n\n\
+#malformed_token #wrong_issuer #wrong_audience #expired_token #early_token #wrong_signer #forged_token #wrong_claims #ambiguous_token\n  401: your OIDC token is not one that this gateway accepts; the message says why.\n\n\
+#issuer_unavailable\n  503: the keys of your token's issuer cannot be fetched at the moment. Ask again after Retry-After seconds.\n\n\
 #misplaced_key\n  400: a key of this gateway stands where the upstream could see it, such as the query or another header. Nothing was sent.\n\n\
 #wrong_signature #malformed_delivery #deliveries_full\n  401, 400, 503: a webhook delivery must be signed with sha256 and the secret in [webhooks], be JSON, and find memory beside those under way.\n\n\
 #not_allowed #no_account #no_token\n  403: your client's entry in the gateway's config does not cover this request, has no account of its own, or no token of the gateway may carry it.\n\n\

@@ -8,10 +8,10 @@ use crate::clock::Timestamp;
 use crate::decision::access::permitted;
 use crate::gateway::address::Service;
 use crate::gateway::cache::{lookup::CacheLookup, store::Entry};
-use crate::gateway::error::GatewayError;
+use crate::gateway::error::{GatewayError, Unknown};
 use crate::gateway::http::headers;
 use crate::gateway::request::{
-    clients::Client, misplaced_key::misplaced_key, validate::ValidRequest,
+    clients::Client, misplaced_key::misplaced_key, oidc::issuer::Issuer, validate::ValidRequest,
 };
 use crate::gateway::response::local_pages::{public_page, rate_limit};
 use crate::gateway::response::reply::Reply;
@@ -99,12 +99,17 @@ impl Handler {
         request: &mut Request,
         valid: &ValidRequest,
     ) -> Result<Arc<Client>, GatewayError> {
-        let clients = self.gateway.router.clients();
+        let (clients, now) = (self.gateway.router.clients(), request.arrival.at);
         let identified = match &request.identity.known {
-            Some(known) => Ok(&known.client),
-            None => clients.identify(&request.headers, self.certified.as_ref()),
+            Some(known) if known.identified.holds(now) => Ok(Arc::clone(&known.identified.client)),
+            _ => {
+                clients.identify(&request.headers, self.certified.as_ref(), now).map(|identified| {
+                    let client = Arc::clone(&identified.client);
+                    request.identity.identified = Some(identified);
+                    client
+                })
+            }
         };
-        let identified = identified.map(Arc::clone);
         if let Ok(client) = &identified {
             self.slot.know();
             request.outcome.client = Some(Arc::clone(&client.name));
@@ -115,6 +120,18 @@ impl Handler {
             return Err(GatewayError::MisplacedKey(position));
         }
         identified.map_err(GatewayError::Unauthenticated)
+    }
+
+    /// The issuer of a request's token, if a fetch of its keys may change the result.
+    pub(super) fn issuer_to_ask(
+        &self,
+        request: &Request,
+        classified: &Result<Classification, GatewayError>,
+    ) -> Option<Arc<Issuer>> {
+        let Err(GatewayError::Unauthenticated(unknown)) = classified else { return None };
+        let is_without_key = matches!(unknown, Unknown::IssuerUnavailable | Unknown::WrongSigner);
+        let clients = self.gateway.router.clients();
+        is_without_key.then(|| clients.issuer_of(&request.headers)).flatten()
     }
 
     /// Looks up a stored answer that may be served, or else returns the lookup for the fetch.

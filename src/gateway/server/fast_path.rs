@@ -363,8 +363,8 @@ impl Handler {
         let Ok(Classification::Read(routed)) = classified else {
             return Some((Lookup::Served(Served::known(request, classified)), head.len()));
         };
-        if let Some(lines) = new {
-            *memo = HeaderMemo::new(lines, &routed.from.valid.host, &routed.from.client);
+        if let (Some(lines), Some(identified)) = (new, &request.identity.identified) {
+            *memo = HeaderMemo::new(lines, &routed.from.valid.host, identified);
         }
         let lookup = match self.stored(&mut request, &routed, now) {
             Err(lookup) => Lookup::Miss(Box::new(Miss { request, read: routed, lookup })),

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use subtle::ConstantTimeEq;
 
-use crate::gateway::request::clients::{Client, KEY_HEADER};
+use crate::gateway::request::clients::{Identified, KEY_HEADER};
 
 /// The most header lines that the fast path reads; ordinary clients send about ten.
 const LINES_MAX: usize = 32;
@@ -40,7 +40,7 @@ pub(super) struct HeaderMemo {
 
 pub(super) struct KnownHeaders {
     pub(super) host: String,
-    pub(super) client: Arc<Client>,
+    pub(super) identified: Identified,
     /// Computed at the first use.
     pub(super) to_upstream: OnceLock<Arc<HeaderMap>>,
 }
@@ -95,10 +95,10 @@ impl Lines {
 
 impl HeaderMemo {
     /// Keeps the facts about header lines; `None` if the lines are too long.
-    pub(super) fn new(lines: Lines, host: &str, client: &Arc<Client>) -> Option<Self> {
+    pub(super) fn new(lines: Lines, host: &str, identified: &Identified) -> Option<Self> {
         let known = || KnownHeaders {
             host: host.to_owned(),
-            client: Arc::clone(client),
+            identified: identified.clone(),
             to_upstream: OnceLock::new(),
         };
         (lines.len() <= KEPT_BYTES_MAX).then(|| Self { lines, known: Arc::new(known()) })

@@ -21,7 +21,11 @@ use crate::gateway::error::GatewayError;
 use crate::gateway::http::headers::{self, Passing};
 use crate::gateway::http::interim::Interims;
 use crate::gateway::random;
-use crate::gateway::request::{clients::Client, forwarded, validate::ValidRequest};
+use crate::gateway::request::{
+    clients::{Client, Identified},
+    forwarded,
+    validate::ValidRequest,
+};
 use crate::gateway::response::{form::Form, render::Content, reply::Reply};
 use crate::gateway::server::header_memo;
 use crate::gateway::url_rewrite::map::Origin;
@@ -85,6 +89,8 @@ impl Arrival {
 #[derive(Default)]
 pub(super) struct Identity {
     pub(super) client: Option<Arc<Client>>,
+    /// The client with the end of its credential, unless `known` has it.
+    pub(super) identified: Option<Identified>,
     /// Set if the connection's previous request had the same header lines.
     pub(super) known: Option<Arc<header_memo::KnownHeaders>>,
     /// The headers that go upstream, where `known` does not have them.

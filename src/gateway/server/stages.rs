@@ -105,13 +105,19 @@ impl Handler {
         request: &mut Request,
         known: Option<Result<Classification, GatewayError>>,
     ) -> Result<Content, Stop> {
-        let was_looked_up = known.is_some();
-        let classified = if let Some(classified) = known {
-            classified?
-        } else {
+        let mut was_looked_up = known.is_some();
+        let mut classified = known.unwrap_or_else(|| {
             let valid = self.validate(session, request)?;
-            self.classify(request, valid)?
-        };
+            self.classify(request, valid)
+        });
+        let issuer = self.issuer_to_ask(request, &classified);
+        if let Some(issuer) = issuer {
+            issuer.fetched(self.gateway.env.clock.now()).await;
+            was_looked_up = false;
+            let valid = self.validate(session, request)?;
+            classified = self.classify(request, valid);
+        }
+        let classified = classified?;
         if takes_interims(session) {
             request.take_interims();
         }

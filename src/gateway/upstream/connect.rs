@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use crate::clock::timer_now;
-use crate::config::{HttpUrl, Proxy, Upstream, UpstreamUrl};
+use crate::config::{CaFile, CaRoots, HttpUrl, Proxy, Upstream, UpstreamUrl};
 use crate::gateway::upstream::race::{Failed, ordered, race};
 use crate::gateway::upstream::resolve::{Records, Resolver};
 use crate::gateway::upstream::trust::Trust;
@@ -45,6 +45,7 @@ pub struct Connector {
     /// For proxies that speak TLS themselves.
     proxy_tls: TlsConnector,
     resolver: Arc<Resolver>,
+    peer: Peer,
     timeout: Duration,
 }
 
@@ -118,8 +119,25 @@ impl Connector {
             tls: connector(tls),
             proxy_tls: connector(trusting().with_no_client_auth()),
             resolver,
+            peer: Peer::Upstream,
             timeout: config.connect_timeout,
         }
+    }
+
+    /// Opens connections to the issuers of clients' tokens, within this time.
+    pub fn to_issuers(
+        ca_file: Option<&CaFile>,
+        resolver: Arc<Resolver>,
+        timeout: Duration,
+    ) -> Self {
+        pingora::tls::install_default_crypto_provider();
+        let mut tls = ClientConfig::builder()
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Trust::of(ca_file, CaRoots::File)))
+            .with_no_client_auth();
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let tls = TlsConnector::from(Arc::new(tls));
+        Self { proxy_tls: tls.clone(), tls, resolver, peer: Peer::KeyServer, timeout }
     }
 
     pub fn resolver(&self) -> &Arc<Resolver> {
@@ -202,7 +220,7 @@ impl Connector {
     async fn prepare(&self, to: &Target, tcp: TcpStream) -> Result<Stream, String> {
         let Some(proxy) = &to.proxy else {
             return if to.url.is_tls() {
-                secure(&self.tls, Peer::Upstream, to.url.host(), tcp).await
+                secure(&self.tls, self.peer, to.url.host(), tcp).await
             } else {
                 Ok(Box::new(tcp))
             };
@@ -214,7 +232,7 @@ impl Connector {
         };
         tunnel::open(&mut stream, proxy, &to.url).await?;
         if to.url.is_tls() {
-            secure(&self.tls, Peer::Upstream, to.url.host(), stream).await
+            secure(&self.tls, self.peer, to.url.host(), stream).await
         } else {
             Ok(stream)
         }
@@ -226,6 +244,8 @@ impl Connector {
 enum Peer {
     Upstream,
     Proxy,
+    /// Of an issuer of tokens.
+    KeyServer,
 }
 
 impl Peer {
@@ -233,6 +253,15 @@ impl Peer {
         match self {
             Self::Upstream => "upstream",
             Self::Proxy => "proxy",
+            Self::KeyServer => "key server",
+        }
+    }
+
+    /// The setting of the certificates to trust.
+    const fn ca_file(self) -> &'static str {
+        match self {
+            Self::Upstream | Self::Proxy => "upstream.ca_file",
+            Self::KeyServer => "issuers[].ca_file",
         }
     }
 }
@@ -271,7 +300,7 @@ fn listed(failed: &[Failed]) -> String {
 fn handshake_problem(error: &io::Error, peer: Peer, host: &str) -> String {
     let of = peer.name();
     match error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>()) {
-        Some(TlsError::InvalidCertificate(fault)) => certificate_problem(fault, of, host),
+        Some(TlsError::InvalidCertificate(fault)) => certificate_problem(fault, peer, host),
         Some(TlsError::InvalidMessage(_)) => {
             format!("the answer is not TLS; does the {of} speak plain HTTP on this port?")
         }
@@ -323,10 +352,11 @@ fn certificate_alert(alert: AlertDescription) -> Option<String> {
     }
 }
 
-fn certificate_problem(fault: &CertificateError, of: &str, host: &str) -> String {
+fn certificate_problem(fault: &CertificateError, peer: Peer, host: &str) -> String {
+    let (of, ca_file) = (peer.name(), peer.ca_file());
     match fault {
         CertificateError::UnknownIssuer => {
-            format!("the issuer of the {of}'s certificate is unknown; upstream.ca_file can name it")
+            format!("the issuer of the {of}'s certificate is unknown; {ca_file} can name it")
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             format!("the {of}'s certificate has expired, or the clock of this machine is wrong")

@@ -23,10 +23,11 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use super::labels::{
-    AccountLimitLabels, AddressLabels, BudgetLabels, CertificateLabels, ClientLabels,
-    ConnectionLabels, EndpointLabels, InvariantLabels, LabelSet, ListenerLabels, Name,
-    PredictionLabels, ReasonLabels, RefusedLabels, RequestDurationLabels, RequestLabels,
-    StateLabels, Status, TokenLabels, UpstreamLabels, WebhookLabels,
+    AccountLimitLabels, AddressLabels, BudgetLabels, CertificateLabels, ClientKeyLabels,
+    ClientLabels, ConnectionLabels, EndpointLabels, InvariantLabels, IssuerLabels,
+    IssuerTokenLabels, LabelSet, ListenerLabels, Name, PredictionLabels, ReasonLabels,
+    RefusedLabels, RequestDurationLabels, RequestLabels, StateLabels, Status, TokenLabels,
+    UpstreamLabels, WebhookLabels,
 };
 use super::names::Metric;
 use super::outcome::Outcome;
@@ -116,6 +117,7 @@ struct Counts {
     predicted_etags: Count<PredictionLabels>,
     webhook_deliveries: Count<WebhookLabels>,
     invariant_broken: Count<InvariantLabels>,
+    issuer_tokens: Count<IssuerTokenLabels>,
 }
 
 /// Gauges, set for each scrape.
@@ -137,6 +139,8 @@ struct Gauges {
     upstream_down: Level<AddressLabels>,
     token_healthy: Level<TokenLabels>,
     certificate_days_left: Fraction<CertificateLabels>,
+    client_key_expiry: Series<ClientKeyLabels, Gauge>,
+    issuer_keys: Level<IssuerLabels>,
 }
 
 impl Metrics {
@@ -320,6 +324,19 @@ impl Metrics {
         self.counts.webhook_deliveries.of(&WebhookLabels { event: event.into(), outcome }).inc();
     }
 
+    /// Counts a token that was verified. `outcome` comes from a closed set: `accepted`, or the
+    /// reason of the refusal. `None` if it names no issuer of the config.
+    pub fn issuer_token(&self, issuer: Option<&Arc<str>>, outcome: &'static str) {
+        let issuer = Name::of_client(issuer);
+        self.counts.issuer_tokens.of(&IssuerTokenLabels { issuer, outcome }).inc();
+    }
+
+    /// Sets the time of the last successful fetch of an issuer's keys.
+    pub fn set_issuer_keys(&self, issuer: &str, fetched_at: Option<Timestamp>) {
+        let labels = IssuerLabels { issuer: issuer.into() };
+        set(&self.gauges.issuer_keys, &labels, fetched_at.map_or(0, Timestamp::as_secs));
+    }
+
     /// Adds `times` to the violations of an invariant. Zero makes it appear as 0, so that an alert
     /// has a series to watch.
     pub fn invariant_broken(&self, name: &'static str, times: u64) {
@@ -415,6 +432,15 @@ impl Metrics {
         }
     }
 
+    /// Sets the seconds until the end of a client's key, by its position among the client's.
+    pub fn set_client_key_expiry(&self, client: &str, key: usize, seconds: i64) {
+        let key = u32::try_from(key).unwrap_or(u32::MAX);
+        let labels = ClientKeyLabels { client: client.into(), key };
+        if let Some(gauge) = self.gauges.client_key_expiry.fitting(&labels) {
+            gauge.set(seconds);
+        }
+    }
+
     /// Returns the text for one scrape: clears the gauges, lets `draw` set them with the `set_`
     /// methods, and encodes. Scrapes are serialised, so that none sees another's unfinished gauges;
     /// `draw` must not scrape.
@@ -468,6 +494,7 @@ impl Counts {
             predicted_etags: counts(registry, Metric::PredictedEtagsTotal),
             webhook_deliveries: counts(registry, Metric::WebhookDeliveriesTotal),
             invariant_broken: counts(registry, Metric::InvariantBrokenTotal),
+            issuer_tokens: counts(registry, Metric::IssuerTokensTotal),
         }
     }
 }
@@ -500,6 +527,12 @@ impl Gauges {
                 Metric::CertificateDaysLeft,
                 Gauge::default,
             ),
+            issuer_keys: Series::new(registry, Metric::IssuerKeysTimestampSeconds, Gauge::default),
+            client_key_expiry: Series::new(
+                registry,
+                Metric::ClientKeyExpirySeconds,
+                Gauge::default,
+            ),
         }
     }
 
@@ -515,6 +548,8 @@ impl Gauges {
         self.upstream_down.clear();
         self.token_healthy.clear();
         self.certificate_days_left.clear();
+        self.client_key_expiry.clear();
+        self.issuer_keys.clear();
     }
 }
 

@@ -52,6 +52,9 @@ fn draw(metrics: &Metrics) {
     metrics.set_spools(8, 900);
     metrics.set_connections("http", "busy", 9);
     metrics.set_token_healthy("bot", "0", true);
+    metrics.set_client_key_expiry("ci", 0, -60);
+    metrics.set_issuer_keys("actions", Some(Timestamp::from_secs(1_700_000_000)));
+    metrics.issuer_token(Some(&"actions".into()), "accepted");
     metrics.set_upstream_down("https://api.example.com", false);
     metrics.set_certificate("listen.https", Path::new("/etc/weir/tls.crt"), -0.5);
 }
@@ -97,6 +100,9 @@ fn every_metric_of_the_contract_has_exactly_its_name_and_labels() {
         r#"weir_predicted_etags_total{endpoint="/repos/{owner}/{repo}",outcome="confirmed"} 1"#,
         r#"weir_token_healthy{account="bot",token="0"} 1"#,
         r#"weir_certificate_days_left{listener="listen.https",certificate="/etc/weir/tls.crt"} -0.5"#,
+        r#"weir_client_key_expiry_seconds{client="ci",key="0"} -60"#,
+        r#"weir_issuer_keys_timestamp_seconds{issuer="actions"} 1700000000"#,
+        r#"weir_issuer_tokens_total{issuer="actions",outcome="accepted"} 1"#,
         r#"weir_webhook_deliveries_total{event="push",outcome="accepted"} 1"#,
         r#"weir_invariant_broken_total{invariant="lease_settled_twice"} 1"#,
     ] {

@@ -10,6 +10,7 @@ mod queue;
 mod refresh;
 mod reload;
 mod request_log;
+mod secret_files;
 mod tls;
 
 use std::time::Duration;

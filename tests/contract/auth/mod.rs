@@ -3,9 +3,11 @@
 pub(crate) mod apps;
 mod client_certificates;
 mod denials;
+mod expiring_keys;
 mod keys;
 mod minting;
 mod misplaced_keys;
+mod oidc;
 mod own_apps;
 mod owners;
 mod passthrough;

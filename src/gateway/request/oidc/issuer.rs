@@ -1,0 +1,167 @@
+//! An issuer of tokens with its keys. One task fetches them (`background/issuer_keys.rs`); requests
+//! only ask for a fetch and wait for its end, for a bounded time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
+
+use crate::clock::Timestamp;
+use crate::config::{Issuer as IssuerConfig, IssuerKeys};
+use crate::gateway::environment::Environment;
+use crate::gateway::request::oidc::fetch::{FETCH_TIME, Fetcher};
+use crate::gateway::request::oidc::signing_keys::SigningKeys;
+
+/// Pause between two fetches that nobody asks for. Chosen here: issuers announce a key for longer
+/// before they sign with it.
+pub const REFRESH: Duration = Duration::from_mins(10);
+/// The least distance of two fetches. Chosen here: tokens with names of keys that do not exist cost
+/// the issuer no more than this.
+pub const DISTANCE_MIN: Duration = Duration::from_secs(10);
+/// The time for which keys stay in force without a successful fetch. Chosen here: a day's outage.
+const KEEP: Duration = Duration::from_hours(24);
+
+/// An issuer in force.
+pub struct Issuer {
+    pub config: IssuerConfig,
+    keys: ArcSwap<SigningKeys>,
+    state: Mutex<State>,
+    /// `None` if the keys are in a file.
+    fetcher: Option<Fetcher>,
+    /// Wakes the task that fetches.
+    pub wanted: Arc<Notify>,
+    /// The number of fetches that have ended.
+    ended: watch::Sender<u64>,
+    has_task: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    is_under_way: bool,
+    began_at: Option<Timestamp>,
+    succeeded_at: Option<Timestamp>,
+    /// The problem of the last one, which is logged once.
+    problem: Option<String>,
+}
+
+impl Issuer {
+    pub fn new(config: &IssuerConfig, env: &Environment) -> Self {
+        let (keys, fetcher) = match &config.keys {
+            IssuerKeys::File(path, text) => {
+                let keys = SigningKeys::parse(text.as_bytes()).unwrap_or_else(|problem| {
+                    let path = path.display();
+                    tracing::warn!(issuer = &*config.name, %path, problem, "the keys of an issuer of tokens cannot be used");
+                    SigningKeys::default()
+                });
+                (keys, None)
+            }
+            IssuerKeys::Discovery(url) => {
+                (SigningKeys::default(), Some(Fetcher::discovering(config, url.clone(), env)))
+            }
+            IssuerKeys::Url(url) => {
+                (SigningKeys::default(), Some(Fetcher::direct(config, url.clone(), env)))
+            }
+        };
+        Self {
+            config: config.clone(),
+            keys: ArcSwap::from_pointee(keys),
+            state: Mutex::default(),
+            fetcher,
+            wanted: Arc::default(),
+            ended: watch::Sender::new(0),
+            has_task: AtomicBool::new(false),
+        }
+    }
+
+    pub fn keys(&self) -> arc_swap::Guard<Arc<SigningKeys>> {
+        self.keys.load()
+    }
+
+    /// The time of the last successful fetch.
+    pub fn fetched_at(&self) -> Option<Timestamp> {
+        self.state.lock().succeeded_at
+    }
+
+    /// True once, for the task that fetches; never if there is nothing to fetch.
+    pub fn needs_task(&self) -> bool {
+        let needs_task = self.fetcher.is_some() && !self.has_task.swap(true, Ordering::AcqRel);
+        if needs_task {
+            // Its first fetch: nobody needs to ask for it.
+            self.state.lock().is_under_way = true;
+        }
+        needs_task
+    }
+
+    /// Asks for a fetch, unless the last one began a moment ago, and waits for its end, for no
+    /// longer than one may take.
+    pub async fn fetched(&self, now: Timestamp) {
+        let mut ended = {
+            let mut state = self.state.lock();
+            let is_due = state.began_at.is_none_or(|began| now.since(began) >= DISTANCE_MIN);
+            if self.fetcher.is_none() || !(state.is_under_way || is_due) {
+                return;
+            }
+            if !state.is_under_way {
+                state.is_under_way = true;
+                self.wanted.notify_one();
+            }
+            self.ended.subscribe()
+        };
+        // In vain if it takes too long: the keys are as they were.
+        let _ = timeout(FETCH_TIME, ended.changed()).await;
+    }
+
+    /// Fetches the keys once. Keys that the issuer has taken back are out of force afterwards.
+    pub async fn fetch(&self, now: Timestamp) {
+        let Some(fetcher) = &self.fetcher else { return };
+        {
+            let mut state = self.state.lock();
+            (state.is_under_way, state.began_at) = (true, Some(now));
+        }
+        let result = fetcher.fetch().await;
+        self.put_in_force(result, now);
+        let mut state = self.state.lock();
+        state.is_under_way = false;
+        self.ended.send_modify(|ended| *ended += 1);
+    }
+
+    fn put_in_force(&self, result: Result<SigningKeys, String>, now: Timestamp) {
+        let (issuer, mut state) = (&*self.config.name, self.state.lock());
+        match result {
+            Ok(keys) => {
+                self.keys.store(Arc::new(keys.replacing(&self.keys.load())));
+                if state.problem.take().is_some() || state.succeeded_at.is_none() {
+                    tracing::info!(issuer, "the keys of an issuer of tokens are there");
+                }
+                state.succeeded_at = Some(now);
+            }
+            Err(problem) => {
+                let is_too_old = |at: Timestamp| now.since(at) >= KEEP;
+                if !self.keys.load().is_empty() && state.succeeded_at.is_none_or(is_too_old) {
+                    self.keys.store(Arc::new(SigningKeys::default().replacing(&self.keys.load())));
+                    tracing::error!(
+                        issuer,
+                        "the keys of an issuer of tokens are a day old: none of its tokens is accepted any more"
+                    );
+                }
+                if state.problem.as_ref() != Some(&problem) {
+                    tracing::warn!(
+                        issuer,
+                        problem,
+                        "the keys of an issuer of tokens cannot be fetched; the old ones stay in force for a day"
+                    );
+                    state.problem = Some(problem);
+                }
+            }
+        }
+    }
+
+    /// The pause until the next fetch that nobody asks for.
+    pub fn pause(&self) -> Duration {
+        if self.state.lock().problem.is_some() { DISTANCE_MIN } else { REFRESH }
+    }
+}

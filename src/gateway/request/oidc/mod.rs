@@ -1,0 +1,206 @@
+//! Clients by OIDC tokens (SPECIFICATION, "Tokens of an issuer"): JSON Web Tokens that an issuer
+//! signs, such as those of CI jobs.
+//!
+//! A token is verified once, and then known by its digest until it ends or its key is taken back.
+//! No token is kept, logged or sent upstream.
+
+pub mod fetch;
+pub mod issuer;
+pub mod signing_keys;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Validation, decode, decode_header};
+use moka::sync::Cache;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use self::issuer::Issuer;
+use self::signing_keys::{SigningKey, install_provider};
+use crate::clock::Timestamp;
+use crate::config::{OidcClient, digest};
+use crate::gateway::environment::Environment;
+use crate::gateway::error::Unknown;
+use crate::telemetry::Metrics;
+
+/// The longest token. Chosen here: those of public issuers have 2 KiB.
+pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
+/// Verified tokens that are known. Chosen here: with their digests they take 2 MB.
+const KNOWN_MAX: u64 = 10_000;
+/// The accepted difference of clocks.
+const LEEWAY: Duration = Duration::from_secs(30);
+
+/// A verified token.
+#[derive(Clone)]
+pub struct Verified {
+    /// The client: an index into `Config::clients`.
+    pub client: usize,
+    /// The first moment at which the token identifies nobody.
+    pub until: Timestamp,
+    pub signed_by: Arc<SigningKey>,
+}
+
+/// The issuers of one config, and the clients that are known by their tokens.
+pub struct Tokens {
+    issuers: Vec<Arc<Issuer>>,
+    rules: Vec<(usize, OidcClient)>,
+    known: Cache<[u8; 32], Verified>,
+    metrics: Arc<Metrics>,
+}
+
+/// The issuer that a token names, before anything of it is verified.
+#[derive(Deserialize)]
+struct Named {
+    iss: String,
+}
+
+impl Tokens {
+    /// Keeps the issuers of `before` that are the same.
+    pub fn new(env: &Environment, before: Option<&Self>) -> Self {
+        let before = before.map_or(&[][..], |before| &before.issuers[..]);
+        let issuer = |config: &crate::config::Issuer| {
+            let same = before.iter().find(|issuer| issuer.config == *config);
+            same.map_or_else(|| Arc::new(Issuer::new(config, env)), Arc::clone)
+        };
+        let clients = env.config.clients.iter().enumerate();
+        install_provider();
+        Self {
+            issuers: env.config.issuers.iter().map(issuer).collect(),
+            rules: clients
+                .filter_map(|(index, client)| Some((index, client.oidc.clone()?)))
+                .collect(),
+            known: Cache::new(KNOWN_MAX),
+            metrics: Arc::clone(&env.metrics),
+        }
+    }
+
+    pub fn issuers(&self) -> &[Arc<Issuer>] {
+        &self.issuers
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.issuers.is_empty()
+    }
+
+    /// True for a text in the form of a token, if there are issuers.
+    pub fn could_be(&self, text: &[u8]) -> bool {
+        !self.is_empty() && text.starts_with(b"eyJ") && memchr::memchr_iter(b'.', text).count() == 2
+    }
+
+    /// True for a token that names one of the issuers, valid or not.
+    pub fn are_named_by(&self, text: &[u8]) -> bool {
+        self.could_be(text) && text.len() <= TOKEN_BYTES_MAX && self.issuer_of(text).is_some()
+    }
+
+    /// The issuer that a token names, and its position.
+    pub fn issuer_of(&self, token: &[u8]) -> Option<(usize, &Arc<Issuer>)> {
+        let named: Named = jsonwebtoken::dangerous::insecure_decode_claims(token).ok()?;
+        self.issuers.iter().enumerate().find(|(_, issuer)| *issuer.config.url == *named.iss)
+    }
+
+    /// Verifies a token and finds its client.
+    pub fn identify(&self, token: &[u8], now: Timestamp) -> Result<Verified, Unknown> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(self.counted(None, Unknown::MalformedToken("it is too long")));
+        }
+        let key = digest(token);
+        if let Some(known) = self.known.get(&key)
+            && now < known.until
+            && known.signed_by.is_in_force()
+        {
+            return Ok(known);
+        }
+        let Some((index, issuer)) = self.issuer_of(token) else {
+            return Err(self.counted(None, Unknown::WrongIssuer));
+        };
+        let verified = self.verify(token, index, issuer, now);
+        match verified {
+            Ok(verified) => {
+                self.metrics.issuer_token(Some(&issuer.config.name), "accepted");
+                self.known.insert(key, verified.clone());
+                Ok(verified)
+            }
+            Err(unknown) => Err(self.counted(Some(issuer), unknown)),
+        }
+    }
+
+    fn counted(&self, issuer: Option<&Arc<Issuer>>, unknown: Unknown) -> Unknown {
+        let name = issuer.map(|issuer| &issuer.config.name);
+        self.metrics.issuer_token(name, (&unknown).into());
+        unknown
+    }
+
+    fn verify(
+        &self,
+        token: &[u8],
+        index: usize,
+        issuer: &Issuer,
+        now: Timestamp,
+    ) -> Result<Verified, Unknown> {
+        // Fails for `none` too, which is no algorithm here.
+        let header = decode_header(token)
+            .map_err(|_| Unknown::MalformedToken("its header is of an unknown form"))?;
+        if header.crit.is_some() || header.enc.is_some() || header.zip.is_some() {
+            return Err(Unknown::MalformedToken("its header asks for what is not supported"));
+        }
+        let name = header.kid.ok_or(Unknown::MalformedToken("it does not name its key (kid)"))?;
+        let keys = issuer.keys();
+        if keys.is_empty() {
+            return Err(Unknown::IssuerUnavailable);
+        }
+        let key = keys.named(&name).ok_or(Unknown::WrongSigner)?;
+        let mut validation = Validation::default();
+        validation.algorithms.clone_from(&key.algorithms);
+        validation.set_issuer(&[&issuer.config.url]);
+        validation.set_audience(&[&issuer.config.audience]);
+        validation.required_spec_claims = ["exp", "aud", "iss"].map(str::to_owned).into();
+        // By the gateway's clock, below.
+        (validation.validate_exp, validation.validate_nbf) = (false, false);
+        let claims: Map<String, Value> =
+            decode(token, &key.key, &validation).map_err(|error| problem(error.kind()))?.claims;
+        let until = check_times(&claims, now)?;
+        let mut clients =
+            self.rules.iter().filter(|(_, rule)| rule.issuer == index && rule.fits(&claims));
+        let (client, _) = clients.next().ok_or(Unknown::WrongClaims)?;
+        if clients.next().is_some() {
+            return Err(Unknown::AmbiguousToken);
+        }
+        Ok(Verified { client: *client, until, signed_by: Arc::clone(key) })
+    }
+}
+
+/// Checks `exp`, `nbf` and `iat` (RFC 7519 §4.1), and returns the end of the token.
+fn check_times(claims: &Map<String, Value>, now: Timestamp) -> Result<Timestamp, Unknown> {
+    const NO_TIME: Unknown = Unknown::MalformedToken("exp, nbf or iat is no time");
+    let time = |name: &str| claims.get(name).map(|value| seconds(value).ok_or(NO_TIME));
+    let expires = time("exp").unwrap_or(Err(Unknown::MalformedToken("it has no end (exp)")))?;
+    if now >= expires + LEEWAY {
+        return Err(Unknown::ExpiredToken(expires));
+    }
+    for name in ["nbf", "iat"] {
+        if let Some(from) = time(name).transpose()?
+            && now + LEEWAY < from
+        {
+            return Err(Unknown::EarlyToken);
+        }
+    }
+    Ok(expires + LEEWAY)
+}
+
+/// A time of RFC 7519 §2, rounded down to seconds.
+fn seconds(value: &Value) -> Option<Timestamp> {
+    let fraction = || Some(Duration::try_from_secs_f64(value.as_f64()?).ok()?.as_secs());
+    value.as_u64().or_else(fraction).map(Timestamp::from_secs)
+}
+
+fn problem(error: &ErrorKind) -> Unknown {
+    match error {
+        ErrorKind::InvalidSignature | ErrorKind::InvalidAlgorithm => Unknown::ForgedToken,
+        ErrorKind::InvalidAudience => Unknown::WrongAudience,
+        ErrorKind::InvalidIssuer => Unknown::WrongIssuer,
+        ErrorKind::MissingRequiredClaim(_) => Unknown::MalformedToken("it lacks exp, aud or iss"),
+        _ => Unknown::MalformedToken("its parts are no JSON in Base64"),
+    }
+}

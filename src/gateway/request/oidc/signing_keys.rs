@@ -1,0 +1,294 @@
+//! The keys of an issuer: a JSON Web Key Set (RFC 7517) as public keys, and their signatures.
+//!
+//! The library reads tokens and keys; the signatures are verified by the process's one crypto
+//! library. Left out: keys without a name, symmetric keys, and keys for encryption.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, KeyUtils};
+use jsonwebtoken::errors::{Error, ErrorKind};
+use jsonwebtoken::jwk::{
+    AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyOperations, PublicKeyUse,
+};
+use jsonwebtoken::signature::{self, Verifier};
+use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind};
+use ring::signature as ring_signature;
+use ring::signature::{RsaPublicKeyComponents, UnparsedPublicKey};
+
+/// Most keys of an issuer. Chosen here: public issuers have fewer than ten.
+const KEYS_MAX: usize = 100;
+
+/// One public key.
+pub struct SigningKey {
+    jwk: Jwk,
+    pub key: DecodingKey,
+    /// The algorithms of its kind, of one family; only one, if the issuer says so.
+    pub algorithms: Vec<Algorithm>,
+    in_force: AtomicBool,
+}
+
+impl SigningKey {
+    fn new(jwk: Jwk) -> Option<Self> {
+        let is_for_signatures = jwk
+            .common
+            .public_key_use
+            .as_ref()
+            .is_none_or(|usage| *usage == PublicKeyUse::Signature);
+        let operations = jwk.common.key_operations.as_ref();
+        let may_verify =
+            operations.is_none_or(|operations| operations.contains(&KeyOperations::Verify));
+        let mut algorithms = match &jwk.algorithm {
+            AlgorithmParameters::RSA(_) => AlgorithmFamily::Rsa.algorithms().to_vec(),
+            AlgorithmParameters::EllipticCurve(key) => match key.curve {
+                EllipticCurve::P256 => vec![Algorithm::ES256],
+                EllipticCurve::P384 => vec![Algorithm::ES384],
+                _ => return None,
+            },
+            AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
+                vec![Algorithm::EdDSA]
+            }
+            // A symmetric key in a public document is nobody's secret.
+            _ => return None,
+        };
+        if let Some(only) = jwk.common.key_algorithm {
+            let only = Algorithm::try_from(only).ok()?;
+            algorithms.retain(|algorithm| *algorithm == only);
+        }
+        let key = DecodingKey::from_jwk(&jwk).ok()?;
+        let is_usable = is_for_signatures && may_verify && !algorithms.is_empty();
+        is_usable.then(|| Self { jwk, key, algorithms, in_force: AtomicBool::new(true) })
+    }
+
+    /// True until the issuer takes the key back.
+    pub fn is_in_force(&self) -> bool {
+        self.in_force.load(Ordering::Acquire)
+    }
+}
+
+/// The keys of an issuer by their names (`kid`).
+#[derive(Default)]
+pub struct SigningKeys(HashMap<String, Arc<SigningKey>>);
+
+impl SigningKeys {
+    /// Parses a key set; keys of no use are left out. Fails if none is left.
+    pub fn parse(text: &[u8]) -> Result<Self, String> {
+        let set: JwkSet =
+            serde_json::from_slice(text).map_err(|_| "it is no set of keys in JSON".to_owned())?;
+        if set.keys.len() > KEYS_MAX {
+            return Err(format!("it has more than {KEYS_MAX} keys"));
+        }
+        let mut keys = HashMap::new();
+        for jwk in set.keys {
+            let Some(name) = jwk.common.key_id.clone() else { continue };
+            if let Some(key) = SigningKey::new(jwk) {
+                keys.entry(name).or_insert_with(|| Arc::new(key));
+            }
+        }
+        if keys.is_empty() {
+            return Err("it has no key with a name that can sign tokens".to_owned());
+        }
+        Ok(Self(keys))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn named(&self, name: &str) -> Option<&Arc<SigningKey>> {
+        self.0.get(name)
+    }
+
+    /// Keeps the keys that `before` has too, and ends the others of `before`.
+    pub fn replacing(mut self, before: &Self) -> Self {
+        for (name, old) in &before.0 {
+            match self.0.get_mut(name) {
+                Some(new) if new.jwk == old.jwk && old.is_in_force() => *new = Arc::clone(old),
+                _ => old.in_force.store(false, Ordering::Release),
+            }
+        }
+        self
+    }
+}
+
+/// The verification of signatures by the process's one crypto library.
+static PROVIDER: CryptoProvider = CryptoProvider {
+    signer_factory: |_, _| Err(ErrorKind::UnsupportedAlgorithm.into()),
+    verifier_factory: |algorithm, key| verifier(*algorithm, key),
+    key_utils: KeyUtils::new_unimplemented(),
+};
+
+/// Makes the library verify by `ring`. Later calls change nothing.
+pub fn install_provider() {
+    // Fails only if it is there already.
+    let _ = PROVIDER.install_default();
+}
+
+fn verifier(algorithm: Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>, Error> {
+    let is_of_kind = key.family().algorithms().contains(&algorithm);
+    if !is_of_kind || key.family() == AlgorithmFamily::Hmac {
+        return Err(ErrorKind::InvalidAlgorithm.into());
+    }
+    Ok(Box::new(Verification { algorithm, key: key.kind().clone() }))
+}
+
+struct Verification {
+    algorithm: Algorithm,
+    key: DecodingKeyKind,
+}
+
+impl JwtVerifier for Verification {
+    fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+}
+
+impl Verifier<Vec<u8>> for Verification {
+    fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), signature::Error> {
+        let verified = match &self.key {
+            DecodingKeyKind::RsaModulusExponent { n, e } => {
+                let parameters = match self.algorithm {
+                    Algorithm::RS256 => &ring_signature::RSA_PKCS1_2048_8192_SHA256,
+                    Algorithm::RS384 => &ring_signature::RSA_PKCS1_2048_8192_SHA384,
+                    Algorithm::RS512 => &ring_signature::RSA_PKCS1_2048_8192_SHA512,
+                    Algorithm::PS256 => &ring_signature::RSA_PSS_2048_8192_SHA256,
+                    Algorithm::PS384 => &ring_signature::RSA_PSS_2048_8192_SHA384,
+                    Algorithm::PS512 => &ring_signature::RSA_PSS_2048_8192_SHA512,
+                    _ => return Err(signature::Error::new()),
+                };
+                RsaPublicKeyComponents { n, e }.verify(parameters, message, signature)
+            }
+            DecodingKeyKind::SecretOrDer(point) => {
+                let algorithm: &dyn ring_signature::VerificationAlgorithm = match self.algorithm {
+                    Algorithm::ES256 => &ring_signature::ECDSA_P256_SHA256_FIXED,
+                    Algorithm::ES384 => &ring_signature::ECDSA_P384_SHA384_FIXED,
+                    Algorithm::EdDSA => &ring_signature::ED25519,
+                    _ => return Err(signature::Error::new()),
+                };
+                UnparsedPublicKey::new(algorithm, point).verify(message, signature)
+            }
+        };
+        verified.map_err(|_| signature::Error::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine;
+    use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+    use jsonwebtoken::{Validation, decode};
+    use ring::rand::SystemRandom;
+    use ring::signature::{
+        Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RSA_PKCS1_SHA512, RSA_PSS_SHA256, RsaEncoding,
+        RsaKeyPair,
+    };
+    use serde_json::{Map, Value, json};
+
+    use super::*;
+    use crate::config::rsa_key;
+
+    fn encode(bytes: impl AsRef<[u8]>) -> String {
+        BASE64_URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    fn rsa() -> RsaKeyPair {
+        rsa_key(include_str!("../../../emulator/seed/app_key.pem")).unwrap()
+    }
+
+    fn rsa_jwk(name: &str, more: &Value) -> Value {
+        let public = ring_signature::RsaPublicKeyComponents::<Vec<u8>>::from(rsa().public());
+        let mut jwk =
+            json!({ "kty": "RSA", "kid": name, "n": encode(public.n), "e": encode(public.e) });
+        jwk.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        jwk
+    }
+
+    fn keys(jwks: &[Value]) -> Result<SigningKeys, String> {
+        SigningKeys::parse(json!({ "keys": jwks }).to_string().as_bytes())
+    }
+
+    fn is_accepted(key: &SigningKey, token: &str) -> bool {
+        install_provider();
+        let mut validation = Validation::default();
+        validation.algorithms.clone_from(&key.algorithms);
+        (validation.validate_exp, validation.validate_aud) = (false, false);
+        validation.required_spec_claims.clear();
+        decode::<Map<String, Value>>(token, &key.key, &validation).is_ok()
+    }
+
+    fn text(algorithm: &str) -> String {
+        let header = encode(json!({ "alg": algorithm, "kid": "one" }).to_string());
+        format!("{header}.{}", encode("{}"))
+    }
+
+    fn by_rsa(algorithm: &str, encoding: &'static dyn RsaEncoding) -> String {
+        let (pair, text) = (rsa(), text(algorithm));
+        let mut signature = vec![0; pair.public().modulus_len()];
+        pair.sign(encoding, &SystemRandom::new(), text.as_bytes(), &mut signature).unwrap();
+        format!("{text}.{}", encode(signature))
+    }
+
+    #[test]
+    fn tokens_by_rsa_are_verified_by_the_algorithm_that_they_name() {
+        let any = keys(&[rsa_jwk("one", &json!({}))]).unwrap();
+        let only = keys(&[rsa_jwk("one", &json!({ "alg": "RS256" }))]).unwrap();
+        let (any, only) = (any.named("one").unwrap(), only.named("one").unwrap());
+        for (token, by_any, by_only) in [
+            (by_rsa("RS256", &RSA_PKCS1_SHA256), true, true),
+            (by_rsa("RS512", &RSA_PKCS1_SHA512), true, false),
+            (by_rsa("PS256", &RSA_PSS_SHA256), true, false),
+            (by_rsa("RS256", &RSA_PKCS1_SHA512), false, false),
+            (by_rsa("ES256", &RSA_PKCS1_SHA256), false, false),
+            (by_rsa("HS256", &RSA_PKCS1_SHA256), false, false),
+        ] {
+            assert_eq!((is_accepted(any, &token), is_accepted(only, &token)), (by_any, by_only));
+        }
+    }
+
+    #[test]
+    fn tokens_by_ed25519_are_verified() {
+        let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
+        let pair = Ed25519KeyPair::from_pkcs8(document.as_ref()).unwrap();
+        let x = encode(pair.public_key());
+        let jwk = json!({ "kty": "OKP", "crv": "Ed25519", "kid": "one", "x": x });
+        let set = keys(&[jwk]).unwrap();
+        let text = text("EdDSA");
+        let token = format!("{text}.{}", encode(pair.sign(text.as_bytes())));
+        assert!(is_accepted(set.named("one").unwrap(), &token));
+        let cut = &token[..token.len() - 4];
+        assert!(!is_accepted(set.named("one").unwrap(), cut));
+    }
+
+    #[test]
+    fn keys_of_no_use_are_left_out() {
+        let symmetric = json!({ "kty": "oct", "kid": "a", "k": "c2VjcmV0" });
+        let unknown = json!({ "kty": "XYZ", "kid": "b" });
+        let curve = json!({ "kty": "EC", "crv": "P-521", "kid": "c", "x": "AQ", "y": "AQ" });
+        let for_encryption = rsa_jwk("d", &json!({ "use": "enc" }));
+        let other_use = rsa_jwk("e", &json!({ "alg": "RSA-OAEP" }));
+        let by_hmac = rsa_jwk("f", &json!({ "alg": "HS256" }));
+        let mut nameless = rsa_jwk("g", &json!({}));
+        nameless.as_object_mut().unwrap().remove("kid");
+        let useless = [symmetric, unknown, curve, for_encryption, other_use, by_hmac, nameless];
+        assert!(keys(&useless).is_err());
+        let all = [&useless[..], &[rsa_jwk("h", &json!({ "use": "sig" }))]].concat();
+        assert!(keys(&all).is_ok_and(|keys| keys.0.len() == 1 && keys.named("h").is_some()));
+        assert!(SigningKeys::parse(b"{}").is_err() && SigningKeys::parse(b"[").is_err());
+        let many: Vec<_> = (0..=100).map(|n| rsa_jwk(&n.to_string(), &json!({}))).collect();
+        assert!(keys(&many).is_err());
+    }
+
+    #[test]
+    fn a_key_that_is_published_no_more_is_out_of_force() {
+        let set = |names: &[&str]| {
+            let jwks: Vec<_> = names.iter().map(|name| rsa_jwk(name, &json!({}))).collect();
+            keys(&jwks).unwrap()
+        };
+        let before = set(&["a", "b"]);
+        let (a, b) = (Arc::clone(before.named("a").unwrap()), before.named("b").unwrap());
+        let after = set(&["a", "c"]).replacing(&before);
+        assert!(Arc::ptr_eq(&a, after.named("a").unwrap()) && a.is_in_force());
+        assert!(!b.is_in_force() && after.named("b").is_none() && after.named("c").is_some());
+    }
+}
