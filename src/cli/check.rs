@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::process::{BAD_CONFIG, FAILED, runtime};
+use super::process::{BAD_CONFIG, CONFIG_VARIABLE, DEFAULT_CONFIG, FAILED, runtime};
 use super::stored_writes::with_stored_writes;
 use crate::clock::Clock;
 use crate::config::{self, Config, WriteStore};
@@ -23,7 +23,7 @@ use crate::writes::file::FileStore;
 #[derive(Args)]
 pub struct Check {
     /// The config file
-    #[arg(long, default_value = "weir.toml", value_name = "FILE")]
+    #[arg(long, env = CONFIG_VARIABLE, hide_env_values = true, default_value = DEFAULT_CONFIG, value_name = "FILE")]
     config: PathBuf,
     /// Also try to open the listeners, and ask the upstream about every token: for the machine of
     /// the gateway, while it does not run

@@ -4,27 +4,29 @@
 
 mod admin;
 mod check;
+mod completions;
 #[cfg(feature = "emulator")]
 mod demo;
 #[cfg(feature = "emulator")]
 mod emulate;
 mod handover;
 mod key;
+mod man;
 mod notify;
 mod process;
 mod serve;
 #[cfg(feature = "emulator")]
 mod simulate;
 mod stored_writes;
+mod version;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 #[derive(Parser)]
 #[command(
     name = "weir",
-    version,
     about = "A rate-limit-aware caching gateway for a code-hosting service's API",
     arg_required_else_help = true
 )]
@@ -56,11 +58,22 @@ enum Command {
     Writes(admin::Writes),
     /// Make a client key; prints it once, with the line for the config
     Key(key::Key),
+    /// Print the completions of a shell
+    Completions(completions::Completions),
+    /// Print the manual page, or write the pages of all commands into a folder
+    Man(man::Man),
+}
+
+/// Returns the command line of this build.
+fn command() -> clap::Command {
+    Arguments::command().version(version::text())
 }
 
 /// Runs the subcommand of the process's arguments.
 pub fn main() -> ExitCode {
-    match Arguments::parse().command {
+    let matches = command().get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|fault| fault.exit());
+    match arguments.command {
         Command::Serve(serve) => serve.run(),
         #[cfg(feature = "emulator")]
         Command::Demo(demo) => demo.run(),
@@ -73,6 +86,8 @@ pub fn main() -> ExitCode {
         Command::Cache(cache) => cache.run(),
         Command::Writes(writes) => writes.run(),
         Command::Key(key) => key.run(),
+        Command::Completions(completions) => completions.run(),
+        Command::Man(man) => man.run(),
     }
 }
 

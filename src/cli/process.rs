@@ -13,6 +13,11 @@ pub const BAD_CONFIG: u8 = 2;
 /// Exit code of a failure while running.
 pub const FAILED: u8 = 1;
 
+/// Variable that names the config where `--config` does not (SPECIFICATION, "Commands").
+pub const CONFIG_VARIABLE: &str = "WEIR_CONFIG";
+/// The config where neither `--config` nor [`CONFIG_VARIABLE`] names one.
+pub const DEFAULT_CONFIG: &str = "weir.toml";
+
 /// Reason for the early end of a command.
 pub struct Failure {
     code: u8,

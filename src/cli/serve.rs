@@ -16,7 +16,9 @@ use tracing::{error, info, warn};
 use super::handover::predecessor::{AwaitedStore, Predecessor};
 use super::handover::successor::{Successor, Takeover, start_successor};
 use super::notify::ServiceManager;
-use super::process::{FAILED, Failure, ProcessSignal, Signals, runtime};
+use super::process::{
+    CONFIG_VARIABLE, DEFAULT_CONFIG, FAILED, Failure, ProcessSignal, Signals, runtime,
+};
 use super::stored_writes::with_stored_writes;
 use crate::admin::Admin;
 use crate::clock::Clock;
@@ -41,7 +43,7 @@ const LOOK_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Args)]
 pub struct Serve {
     /// The config file
-    #[arg(long, default_value = "weir.toml", value_name = "FILE")]
+    #[arg(long, env = CONFIG_VARIABLE, hide_env_values = true, default_value = DEFAULT_CONFIG, value_name = "FILE")]
     config: PathBuf,
     /// Worker threads; default: one a core
     #[arg(long, value_name = "N")]

@@ -4,6 +4,7 @@
 mod admin;
 mod auth;
 mod cache;
+mod commands;
 mod limits;
 #[path = "../support/mod.rs"]
 mod support;

@@ -28,11 +28,9 @@ use tokio_rustls::TlsConnector;
 
 use super::tls::AdminTlsArguments;
 use crate::admin::CHALLENGE;
-use crate::cli::process::{BAD_CONFIG, FAILED, runtime};
+use crate::cli::process::{BAD_CONFIG, CONFIG_VARIABLE, DEFAULT_CONFIG, FAILED, runtime};
 use crate::config::{self, Faults};
 
-/// The default config, if it exists.
-const DEFAULT_CONFIG: &str = "weir.toml";
 /// Variable of the admin token when no config has one: the name in SPECIFICATION, "Configuration".
 const TOKEN_VARIABLE: &str = "WEIR_ADMIN_TOKEN";
 /// Scheme of an address with TLS.
@@ -59,7 +57,7 @@ pub struct AdminArguments {
     #[arg(long, value_name = "ADDR", value_parser = host_and_port)]
     admin: Option<String>,
     /// The config file, for the address and the admin token [default: weir.toml, if there is one]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, env = CONFIG_VARIABLE, hide_env_values = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     tls: AdminTlsArguments,

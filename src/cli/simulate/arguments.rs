@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::cli::process::CONFIG_VARIABLE;
 use crate::config::parse_duration;
 use crate::simulation::Workload;
 
@@ -37,7 +38,7 @@ pub struct Simulate {
     ///
     /// Its secrets are not looked for, and nothing is sent anywhere. Bots are distributed over its
     /// clients in turn. Rights and reach of its tokens are not simulated.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, env = CONFIG_VARIABLE, hide_env_values = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Chooses everything that looks like chance
     #[arg(long, default_value_t = 1, value_name = "N")]
