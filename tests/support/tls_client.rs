@@ -19,7 +19,7 @@ use super::tls_upstream::certificate_file;
 pub type Secured = StreamOwned<ClientConnection, TcpStream>;
 
 /// A pause of a read that is not answered, as a failure and not for ever.
-const READ_TIMEOUT: Duration = Duration::from_secs(20);
+pub const READ_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A client without a certificate that offers these protocols.
 pub fn client(protocols: &[&[u8]]) -> Arc<ClientConfig> {

@@ -19,7 +19,7 @@ fn a_client_certificate_is_read_with_its_key() {
     let keys = "client_certificate = { cert = \"server.pem\", key = \"server.pem\" }";
     let config = accepted(&with(keys));
     let loaded = config.upstream.client_certificate.as_ref().unwrap().loaded.as_ref().unwrap();
-    assert_eq!(loaded.cert.len(), 1);
+    assert_eq!(loaded.certified.cert.len(), 1);
     assert!(config.redacted_toml().contains("server.pem\" }\n"));
 }
 

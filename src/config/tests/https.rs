@@ -100,7 +100,7 @@ fn a_client_has_a_key_or_a_certificate_of_its_own() {
     let config = accepted(&format!("{text}\n{named}"));
     let certified = config.clients.last().unwrap();
     assert_eq!(certified.certificate.as_deref(), Some("spiffe://corp/ci"));
-    assert!(certified.key_sha256.is_none());
+    assert!(certified.keys.is_empty());
     for (text, message) in [
         (format!("{text}\n{named}{}", named.replace("certified", "twin")), "duplicate certificate"),
         (format!("{text}\n{}", client("keyless", "")), "missing"),

@@ -7,11 +7,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use rustls::HandshakeKind;
+use rustls::pki_types::ServerName;
 use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConnection, HandshakeKind, StreamOwned};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::support::tls_client::{blocking, client, client_of, connect, get};
+use crate::support::tls_client::{READ_TIMEOUT, blocking, client, client_of, connect, get};
 use crate::support::tls_upstream::certificate_file;
 use crate::support::{Setup, World, captured_log, eventually};
 
