@@ -226,7 +226,7 @@ mod tests {
     use super::*;
     use crate::clock::timer_now;
 
-    async fn served() -> (Slot, tokio::task::JoinHandle<()>) {
+    fn served() -> (Slot, tokio::task::JoinHandle<()>) {
         let now = timer_now();
         let slot = Slot::new(Listener::Http, now, now);
         let task = tokio::spawn(std::future::pending());
@@ -236,7 +236,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_idle_connection_is_evicted_and_takes_no_request() {
-        let (slot, task) = served().await;
+        let (slot, task) = served();
         assert!(slot.evict() && !slot.evict());
         assert!(!slot.begin());
         assert!(task.await.unwrap_err().is_cancelled());
@@ -244,7 +244,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_busy_connection_is_never_evicted() {
-        let (slot, task) = served().await;
+        let (slot, task) = served();
         assert!(slot.begin() && slot.begin());
         slot.end(timer_now());
         assert!(!slot.evict());
@@ -255,7 +255,7 @@ mod tests {
 
     #[tokio::test]
     async fn answers_to_strangers_do_not_make_a_connection_younger() {
-        let (slot, _task) = served().await;
+        let (slot, _task) = served();
         let later = timer_now() + Duration::from_secs(5);
         assert!(slot.begin());
         slot.end(later);
