@@ -75,10 +75,15 @@ pub struct Connections {
     /// Notified at each end of a connection.
     ended: Notify,
     chosen: Mutex<Chosen>,
-    log_full: Quiet,
-    log_address: Quiet,
-    log_flood: Quiet,
-    log_proxy: Quiet,
+    logs: Logs,
+}
+
+/// The log lines about connections, each at its own pace.
+struct Logs {
+    full: Quiet,
+    address: Quiet,
+    flood: Quiet,
+    proxy: Quiet,
 }
 
 /// The victims of the last look.
@@ -118,10 +123,12 @@ impl Connections {
             addresses: Arc::default(),
             ended: Notify::new(),
             chosen: Mutex::default(),
-            log_full: Quiet::new(origin),
-            log_address: Quiet::new(origin),
-            log_flood: Quiet::new(origin),
-            log_proxy: Quiet::new(origin),
+            logs: Logs {
+                full: Quiet::new(origin),
+                address: Quiet::new(origin),
+                flood: Quiet::new(origin),
+                proxy: Quiet::new(origin),
+            },
         };
         connections.bound(listen);
         Arc::new(connections)
@@ -225,7 +232,7 @@ impl Connections {
             let is_known = slot.is_known();
             if slot.evict() {
                 self.metrics.connection_ended(if is_known { EVICTED_IDLE } else { EVICTED_NEW });
-                if let Some(connections) = self.log_full.event(now) {
+                if let Some(connections) = self.logs.full.event(now) {
                     let max = self.max.load(Ordering::Relaxed);
                     tracing::warn!(connections, max, "connections were ended to make room");
                 }
@@ -259,7 +266,7 @@ impl Connections {
     /// set.
     pub fn flooded(&self, reason: &'static str, client_address: Option<IpAddr>) {
         self.metrics.connection_ended(reason);
-        if let Some(connections) = self.log_flood.event(timer_now()) {
+        if let Some(connections) = self.logs.flood.event(timer_now()) {
             let client_address = client_address.map(tracing::field::display);
             tracing::warn!(
                 reason,
@@ -274,7 +281,7 @@ impl Connections {
     /// protocol.
     pub fn without_proxy_header(&self, proxy: Option<IpAddr>) {
         self.metrics.connection_ended(PROXY_HEADER);
-        if let Some(connections) = self.log_proxy.event(timer_now()) {
+        if let Some(connections) = self.logs.proxy.event(timer_now()) {
             let proxy = proxy.map(tracing::field::display);
             tracing::warn!(
                 proxy,
@@ -319,7 +326,7 @@ impl Place {
         self.of_address = connections.addresses.count(address, max);
         if self.of_address.is_none() {
             connections.metrics.connection_ended(PER_ADDRESS);
-            if let Some(refused) = connections.log_address.event(timer_now()) {
+            if let Some(refused) = connections.logs.address.event(timer_now()) {
                 tracing::warn!(
                     client_address = %address,
                     max,

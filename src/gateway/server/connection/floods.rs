@@ -1,9 +1,9 @@
 //! Floods of HTTP/2 frames: budgets of the frames that cost the gateway work and the client none.
 //!
 //! Control frames (pings, settings, updates of windows, priorities, unknown ones) and resets of
-//! streams have a budget each, which time, requests and sent bytes refill. Honest clients earn more than they
-//! need: an update of a window answers bytes that were sent, a ping comes now and then. Left out:
-//! heads without an end and small DATA frames, which the framework's codec bounds itself.
+//! streams have a budget each, which time, requests and sent bytes refill. Honest clients earn more
+//! than they need: an update of a window answers bytes that were sent, a ping comes now and then.
+//! Left out: heads without an end and small DATA frames, which the framework's codec bounds itself.
 
 use tokio::time::Instant;
 
