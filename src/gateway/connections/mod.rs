@@ -1,8 +1,8 @@
 //! The open connections of the listeners: their number, and the choice of those that make room.
 //!
 //! A connection needs a place before the next one is accepted. What is too much waits in the
-//! system's backlog, and costs no memory here. Opening and closing a connection takes a lock for an instant; a request
-//! takes none. Left out: the accept itself (`server/connection/accept.rs`).
+//! system's backlog, and costs no memory here. Opening and closing a connection takes a lock for an
+//! instant; a request takes none. Left out: the accept itself (`server/connection/accept.rs`).
 
 mod addresses;
 pub mod descriptors;

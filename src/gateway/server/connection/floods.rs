@@ -101,8 +101,8 @@ impl FrameBudget {
         Self { control, resets, sent: 0 }
     }
 
-    /// Takes the cost of a frame. `is_full`: as many streams are open as may be, so that another one
-    /// is reset by the gateway. The time is read only when a budget is short.
+    /// Takes the cost of a frame. `is_full`: as many streams are open as may be, so that another
+    /// one is reset by the gateway. The time is read only when a budget is short.
     pub fn take(
         &mut self,
         frame: Frame,
