@@ -225,9 +225,9 @@ fn combined(
 mod tests {
     use super::*;
 
-    fn found(text: &str, seconds: u64) -> Result<Found, Unresolved> {
+    fn found(text: &str, seconds: u64) -> Found {
         let addresses = vec![text.parse().unwrap()];
-        Ok(Found { addresses, age: Duration::from_secs(seconds) })
+        Found { addresses, age: Duration::from_secs(seconds) }
     }
 
     fn seconds(found: Result<Found, Unresolved>) -> (usize, u64) {
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_lesser_age_of_both_families_counts() {
-        let both = combined(found("192.0.2.1", 60), Some(found("2001:db8::1", 20)));
+        let both = combined(Ok(found("192.0.2.1", 60)), Some(Ok(found("2001:db8::1", 20))));
         assert_eq!(seconds(both), (2, 20));
     }
 
@@ -246,10 +246,10 @@ mod tests {
         let absent = || Err(Unresolved::Absent("has no address"));
         let failed = || Err(Unresolved::Failed("no answer".to_owned()));
         for (one, other, expected) in [
-            (found("192.0.2.1", 300), Some(absent()), (1, 300)),
-            (absent(), Some(found("192.0.2.1", 300)), (1, 300)),
-            (found("192.0.2.1", 300), None, (1, 30)),
-            (failed(), Some(found("192.0.2.1", 300)), (1, 30)),
+            (Ok(found("192.0.2.1", 300)), Some(absent()), (1, 300)),
+            (absent(), Some(Ok(found("192.0.2.1", 300))), (1, 300)),
+            (Ok(found("192.0.2.1", 300)), None, (1, 30)),
+            (failed(), Some(Ok(found("192.0.2.1", 300))), (1, 30)),
         ] {
             assert_eq!(seconds(combined(one, other)), expected);
         }
