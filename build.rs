@@ -10,6 +10,8 @@ use std::process::Command;
 
 /// Digits of a commit's id that are shown. A prefix of this length is unique in any repository.
 const DIGITS: usize = 12;
+/// What a build is made from.
+const SOURCES: [&str; 4] = ["src", "build.rs", "Cargo.toml", "Cargo.lock"];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -41,7 +43,6 @@ pub fn commit_of(folder: &Path) -> Option<String> {
         let path = git(folder, &["rev-parse", "--git-path", file])?;
         println!("cargo::rerun-if-changed={}", folder.join(path).display());
     }
-    const SOURCES: [&str; 4] = ["src", "build.rs", "Cargo.toml", "Cargo.lock"];
     for path in SOURCES {
         println!("cargo::rerun-if-changed={path}");
     }

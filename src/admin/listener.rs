@@ -167,7 +167,7 @@ async fn make_room(briefs: &mut VecDeque<(Arc<Brief>, JoinHandle<()>)>) {
 /// Waits for the stop; for ever if there is none.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     if stop.wait_for(|stop| *stop).await.is_err() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

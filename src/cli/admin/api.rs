@@ -52,7 +52,7 @@ pub struct GatewayOptions {
 
 #[derive(Args, Clone, Debug)]
 pub struct AdminArguments {
-    /// The admin listener of the running gateway; by TLS as https://ADDR [default: `admin` in the
+    /// The admin listener of the running gateway; by TLS as `https://ADDR` [default: `admin` in the
     /// config's listen section]
     #[arg(long, value_name = "ADDR", value_parser = host_and_port)]
     admin: Option<String>,

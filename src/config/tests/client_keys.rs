@@ -1,6 +1,7 @@
 //! `clients[].keys`: several keys of a client, and their ends.
 
 use super::*;
+use crate::clock::Timestamp;
 
 const HASH: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const OTHER: &str = "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc";
@@ -16,7 +17,7 @@ fn a_client_has_one_key_without_an_end_or_a_list_of_keys() {
         "keys = [{{ sha256 = \"{HASH}\", expires = 2027-01-31 }}, {{ sha256 = \"{OTHER}\" }}]"
     );
     let config = accepted(&with(&keys));
-    let ends = config.clients[0].keys.iter().map(|key| key.expires.map(|end| end.rfc3339()));
+    let ends = config.clients[0].keys.iter().map(|key| key.expires.map(Timestamp::rfc3339));
     assert_eq!(ends.collect::<Vec<_>>(), [Some("2027-02-01T00:00:00Z".to_owned()), None]);
     assert_eq!(config.clients[0].keys[1].sha256, [0xcc; 32]);
 }

@@ -77,16 +77,19 @@ impl Process {
     /// Opens connections of silent clients, and leaves the process no further descriptor.
     async fn use_up_descriptors(&self) -> Vec<TcpStream> {
         let mut clients = self.silent_clients(CLIENTS).await;
-        let used = self.descriptors();
-        let end = used.last().unwrap() + 1;
+        // One with a high number is inherited.
+        let is_own = |number: &u64| *number < DESCRIPTORS as u64;
+        let own = || self.descriptors().into_iter().filter(is_own).collect::<BTreeSet<_>>();
+        let end = own().last().unwrap() + 1;
         let process = Pid::from_raw(i32::try_from(self.child.id()).unwrap());
         let limit = Rlimit { current: Some(end), maximum: Some(end) };
         prlimit(process, Resource::Nofile, limit).unwrap();
         // Numbers below the limit that were free.
-        for _ in used.len()..usize::try_from(end).unwrap() {
+        while own().len() < usize::try_from(end).unwrap() {
+            let before = own().len();
             clients.push(TcpStream::connect(self.address).await.unwrap());
+            eventually(|| own().len() > before).await;
         }
-        eventually(|| self.descriptors().len() == usize::try_from(end).unwrap()).await;
         clients
     }
 

@@ -12,13 +12,13 @@ use crate::support::{Setup, World};
 const REPOSITORY: &str = "/repos/acme/widgets";
 
 /// An emulator, and a config for processes in front of it.
-struct Folder {
+struct Stage {
     _world: World,
     _folder: tempfile::TempDir,
     config: PathBuf,
 }
 
-impl Folder {
+impl Stage {
     async fn new(listen: &str) -> Self {
         let world = Setup::new().listen("admin = \"127.0.0.1:0\"").listen(listen).start().await;
         let folder = tempfile::tempdir().unwrap();
@@ -36,7 +36,7 @@ async fn ask(process: &Process, message: &str, path: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sigquit_drains_like_a_sigterm() {
-    let folder = Folder::new("").await;
+    let folder = Stage::new("").await;
     for signal in [Signal::TERM, Signal::QUIT, Signal::INT] {
         let process = Process::start(serve(&folder.config));
         process.logged("listening").await;
@@ -48,7 +48,7 @@ async fn a_sigquit_drains_like_a_sigterm() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sigusr1_does_nothing_nor_a_sigusr2_alone() {
-    let folder = Folder::new("").await;
+    let folder = Stage::new("").await;
     let process = Process::start(serve(&folder.config));
     process.logged("listening").await;
     for signal in [Signal::USR1, Signal::USR2] {
@@ -64,7 +64,7 @@ async fn a_sigusr1_does_nothing_nor_a_sigusr2_alone() {
 /// A day is longer than the test: the second signal ends the delay.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drain_delay_ends_readiness_before_the_port_closes() {
-    let folder = Folder::new("drain_delay = \"1d\"").await;
+    let folder = Stage::new("drain_delay = \"1d\"").await;
     let process = Process::start(serve(&folder.config));
     let ready = ask(&process, "admin listening", "/readyz").await;
     assert!(ready.starts_with("HTTP/1.1 200"), "{ready}");
