@@ -87,8 +87,8 @@ impl Current {
         current
     }
 
-    /// Builds everything beside a predecessor, which has written its snapshot into this file. Queued
-    /// writes wait for [`Current::open_writes`].
+    /// Builds everything beside a predecessor, which has written its snapshot into this file.
+    /// Queued writes wait for [`Current::open_writes`].
     pub fn beside(
         config: Arc<Config>,
         clock: Clock,
