@@ -81,14 +81,16 @@ impl Tokens {
     }
 }
 
-fn tokens() -> Tokens {
-    // The variables of proxies are not set.
+/// Reads a config on a machine where every variable but those of proxies holds a key.
+fn parsed(text: &str) -> config::Config {
     let is_key = |name: &str| !name.to_ascii_lowercase().ends_with("_proxy");
     let key = include_str!("../emulator/seed/app_key.pem");
     let key = |name: &str| is_key(name).then(|| key.to_owned());
-    let config = config::parse(CONFIG, "test", &key, Path::new("."))
-        .unwrap_or_else(|faults| panic!("{faults}"));
-    Tokens::new(&config)
+    config::parse(text, "test", &key, Path::new(".")).unwrap_or_else(|faults| panic!("{faults}"))
+}
+
+fn tokens() -> Tokens {
+    Tokens::new(&parsed(CONFIG))
 }
 
 fn only(kinds: &str) -> TokenKinds {
@@ -376,12 +378,7 @@ fn every_end_of_an_apps_probe_wakes_the_minting_task() {
 
 #[test]
 fn a_reload_keeps_credential_states_and_reuses_no_slot() {
-    let key = |_: &str| Some(include_str!("../emulator/seed/app_key.pem").to_owned());
-    let parse = |text: &str| {
-        config::parse(text, "test", &key, Path::new("."))
-            .unwrap_or_else(|faults| panic!("{faults}"))
-    };
-    let old = parse(CONFIG);
+    let old = parsed(CONFIG);
     let before = Tokens::new(&old);
     let classic = before.pick(BOT, TokenKinds::UNKNOWN, None, NOW).expect("a token");
     reject(&before, &classic, NOW);
@@ -389,7 +386,7 @@ fn a_reload_keeps_credential_states_and_reuses_no_slot() {
     let minted = before.pick(INSTALLED, TokenKinds::UNKNOWN, None, NOW).expect("a token").token;
     // The first token goes, so that the others change position; the last one is replaced.
     let first = "[[tokens]]\naccount = \"bot\"\nkind = \"app-user\"\nsecret = { value = \"s3cret-of-an-app\" }\n";
-    let new = parse(&CONFIG.replace(first, "").replace("s3cret-fine", "s3cret-other"))
+    let new = parsed(&CONFIG.replace(first, "").replace("s3cret-fine", "s3cret-other"))
         .reloaded_over(&old)
         .config;
     let after = before.with_config(&old, &new);
