@@ -1,7 +1,7 @@
 //! The log of the process, whole and by test thread. All tests share one subscriber: a scoped one
 //! misses call sites that another thread registered first.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::sync::LazyLock;
 
@@ -22,17 +22,19 @@ static ALL: LazyLock<Written> = LazyLock::new(|| {
 
 thread_local! {
     static OWN: RefCell<Written> = RefCell::default();
+    /// The length of the whole log at the latest `begin`: all of it grows to gigabytes.
+    static START: Cell<usize> = Cell::default();
 }
 
 /// Starts to capture the log of this thread.
 pub fn begin() {
-    LazyLock::force(&ALL);
+    START.set(LazyLock::force(&ALL).bytes());
     OWN.set(Written::default());
 }
 
-/// The log of all tests.
+/// The log of all threads since `begin` of this one.
 pub fn all() -> String {
-    ALL.text()
+    ALL.text_from(START.get())
 }
 
 /// The log of this thread since `begin`.

@@ -13,7 +13,17 @@ pub struct Written(Arc<Mutex<Vec<u8>>>);
 impl Written {
     /// The text so far.
     pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock()).into_owned()
+        self.text_from(0)
+    }
+
+    /// The text from this byte on.
+    pub fn text_from(&self, start: usize) -> String {
+        String::from_utf8_lossy(self.0.lock().get(start..).unwrap_or_default()).into_owned()
+    }
+
+    /// The bytes so far.
+    pub fn bytes(&self) -> usize {
+        self.0.lock().len()
     }
 }
 
