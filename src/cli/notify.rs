@@ -1,4 +1,4 @@
-//! Messages to the service manager: readiness, reloads, the end, and signs of life (`sd_notify(3)`).
+//! Messages to the service manager: readiness, reloads, the end, signs of life (`sd_notify(3)`).
 //!
 //! Without `NOTIFY_SOCKET` in the environment, or where nobody listens there, nothing is sent.
 

@@ -103,6 +103,7 @@ impl Signals {
     }
 
     /// Waits for the signal that ends the process.
+    #[cfg(feature = "emulator")]
     pub async fn end(&mut self) {
         while self.next().await != ProcessSignal::End {}
     }

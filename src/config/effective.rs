@@ -87,7 +87,7 @@ impl Config {
             .collect()
     }
 
-    /// Lists the keys that end within [`KEY_WARNING`] or have ended: the client's name, the key's
+    /// Lists the keys that end within `KEY_WARNING` or have ended: the client's name, the key's
     /// position among the client's, the key, and its end.
     pub fn ending_keys(
         &self,

@@ -28,7 +28,7 @@ thread_local! {
 
 /// Starts to capture the log of this thread.
 pub fn begin() {
-    START.set(LazyLock::force(&ALL).bytes());
+    START.set(LazyLock::force(&ALL).0.lock().len());
     OWN.set(Written::default());
 }
 

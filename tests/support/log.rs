@@ -8,7 +8,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// The captured text. Clones share it.
 #[derive(Clone, Default)]
-pub struct Written(Arc<Mutex<Vec<u8>>>);
+pub struct Written(pub Arc<Mutex<Vec<u8>>>);
 
 impl Written {
     /// The text so far.
@@ -19,11 +19,6 @@ impl Written {
     /// The text from this byte on.
     pub fn text_from(&self, start: usize) -> String {
         String::from_utf8_lossy(self.0.lock().get(start..).unwrap_or_default()).into_owned()
-    }
-
-    /// The bytes so far.
-    pub fn bytes(&self) -> usize {
-        self.0.lock().len()
     }
 }
 

@@ -1,11 +1,11 @@
 //! The handover from one process to the next without a refused connection (SPECIFICATION,
 //! "Commands").
 //!
-//! `successor` is the side of the old process, `predecessor` that of the new one. They talk over the
-//! socket of `listen.takeover`:
+//! `successor` is the side of the old process, `predecessor` that of the new one. They talk over
+//! the socket of `listen.takeover`:
 //!
 //! 1. The new process has read its config and says hello. The old one passes its listening sockets.
-//! 2. The new one asks for a snapshot: what the old one knows of budgets, limits and stored answers.
+//! 2. The new one asks for a snapshot: the budgets, limits and stored answers of the old one.
 //! 3. The new one is ready. From then on it accepts, and the old one drains.
 //! 4. The old one lets go of the file of writes after its last write, and says so.
 //! 5. The old one has drained, says so, and ends.

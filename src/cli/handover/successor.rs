@@ -20,8 +20,8 @@ use super::{ANSWER_WITHIN, TAKEOVER, TAKEOVER_MODE};
 use crate::gateway::{Current, Sockets, bind::bind_unix};
 use crate::writes::handed::HandedStore;
 
-/// The longest time in which a successor gets ready. Chosen here: it reads hundreds of MiB of stored
-/// answers, and asks the upstream about its tokens.
+/// The longest time in which a successor gets ready. Chosen here: it reads hundreds of MiB of
+/// stored answers, and asks the upstream about its tokens.
 const READY_WITHIN: Duration = Duration::from_secs(120);
 /// The pause between two looks at the queue of writes in a drain. Chosen here: queued writes of
 /// clients wait for it.
@@ -196,8 +196,8 @@ async fn send(
     timeout(ANSWER_WITHIN, channel.send(message, descriptors)).await.map_err(late)?
 }
 
-/// Starts the program of this process again, with its arguments: an upgrade may have replaced it. The
-/// new process takes over once it is ready.
+/// Starts the program of this process again, with its arguments: an upgrade may have replaced it.
+/// The new process takes over once it is ready.
 pub fn start_successor() {
     let mut arguments = std::env::args_os();
     let Some(program) = arguments.next() else { return };
