@@ -10,7 +10,7 @@ use std::process::Command;
 
 /// Digits of a commit's id that are shown. A prefix of this length is unique in any repository.
 const DIGITS: usize = 12;
-/// What a build is made from.
+/// The sources of a build.
 const SOURCES: [&str; 4] = ["src", "build.rs", "Cargo.toml", "Cargo.lock"];
 
 fn main() {

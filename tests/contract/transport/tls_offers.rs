@@ -1,4 +1,4 @@
-//! What a scanner of TLS sees: the versions and ciphers that a handshake can end with, one by one.
+//! The offer of TLS as a scanner sees it: versions and ciphers of a handshake, one by one.
 //! The list is Mozilla's "intermediate" for a server (SPECIFICATION, "Connections").
 
 use std::io::{Read, Write};

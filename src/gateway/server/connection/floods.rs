@@ -75,7 +75,7 @@ impl Flood {
     }
 }
 
-/// What the frames of one connection may cost.
+/// The allowance of one connection for frames without use.
 pub struct FrameBudget {
     control: Budget,
     resets: Budget,
