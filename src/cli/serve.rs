@@ -128,8 +128,9 @@ async fn serve(
         }
     };
     let failed = logged("cannot open a listener");
-    let listening = Listening::open_on(&current, &mut sockets).map_err(&failed)?;
     let admin = Admin::open_on(&current, &mut sockets).map_err(&failed)?;
+    // Last, so that no client is served by a gateway whose start then fails.
+    let listening = Listening::open_on(&current, &mut sockets).map_err(&failed)?;
     log_addresses(&listening, &admin);
     manager.ready();
     tokio::spawn(Arc::clone(&manager).keep_alive());

@@ -31,6 +31,8 @@ struct Process {
     child: Child,
     address: SocketAddr,
     admin: SocketAddr,
+    /// The first client. Its descriptor is not to become free while others are counted.
+    first: Option<Connection>,
     _folder: tempfile::TempDir,
 }
 
@@ -50,7 +52,8 @@ impl Process {
         let keys = format!("admin = \"{admin}\"\nheader_timeout = \"1h\"\nidle_timeout = \"1h\"");
         let text = config::listen(&address.to_string(), &keys)
             + &config::upstream("http://127.0.0.1:9", "")
-            + &config::user("bot", "emu_none")
+            // Without a token, nobody looks at it, which would need descriptors for a moment.
+            + &config::account("nobody", "anonymous", "")
             + &config::client("ci", crate::support::KEY, "");
         let file = folder.path().join("weir.toml");
         std::fs::write(&file, text).unwrap();
@@ -62,11 +65,17 @@ impl Process {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut process = Self { child, address, admin, _folder: folder };
-        while TcpStream::connect(address).await.is_err() {
+        let mut process = Self { child, address, admin, first: None, _folder: folder };
+        let mut first = loop {
+            if let Ok(first) = Connection::try_open(address).await {
+                break first;
+            }
             assert!(process.child.try_wait().unwrap().is_none(), "the gateway does not start");
             tokio::task::yield_now().await;
-        }
+        };
+        // A client is answered when all listeners are open, and none needs a descriptor any more.
+        assert_eq!(ask(&mut first).await, "HTTP/1.1 401 Unauthorized");
+        process.first = Some(first);
         process
     }
 
@@ -110,12 +119,9 @@ impl Process {
         open.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect()
     }
 
-    /// Sends a request without a key by a new connection, and returns the beginning of its answer.
+    /// The beginning of the answer to a new client.
     async fn ask(&self) -> String {
-        let mut client = Connection::open(self.address).await;
-        client.send(b"GET /user HTTP/1.1\r\nHost: weir\r\n\r\n").await;
-        let head = timeout(PATIENCE, client.read_head()).await.expect("the client is served");
-        head.lines().next().unwrap_or_default().to_owned()
+        ask(&mut Connection::open(self.address).await).await
     }
 
     /// CPU time since the start, in clock ticks of 10 ms.
@@ -125,6 +131,13 @@ impl Process {
         let fields: Vec<&str> = line.rsplit_once(')').unwrap().1.split_whitespace().collect();
         fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
     }
+}
+
+/// Sends a request without a key, and returns the beginning of its answer.
+async fn ask(client: &mut Connection) -> String {
+    client.send(b"GET /user HTTP/1.1\r\nHost: weir\r\n\r\n").await;
+    let head = timeout(PATIENCE, client.read_head()).await.expect("the client is served");
+    head.lines().next().unwrap_or_default().to_owned()
 }
 
 async fn health(admin: SocketAddr) -> String {
