@@ -61,12 +61,15 @@ impl ScriptedUpstream {
     /// Reads the head of the next request, which comes on `connection` or on another that takes its
     /// place. A client may have its answer before the gateway has pooled the connection.
     pub async fn next_reusing(&self, connection: &mut ScriptedConnection) {
-        tokio::select! {
-            ready = bounded(connection.stream.readable()) => {
-                ready.unwrap();
-                connection.read_request().await;
+        let has_come = tokio::select! {
+            has_come = connection.has_another() => has_come,
+            other = self.next() => {
+                *connection = other;
+                return;
             }
-            other = self.next() => *connection = other,
+        };
+        if !has_come {
+            *connection = self.next().await;
         }
     }
 
@@ -92,6 +95,18 @@ impl ScriptedConnection {
             assert!(read > 0, "the gateway has left");
         }
         self.request = String::from_utf8(head).unwrap();
+    }
+
+    /// Waits for the head of another request. False: the gateway has closed the connection.
+    async fn has_another(&mut self) -> bool {
+        // A connection is readable at its end too, and sometimes without a reason.
+        let mut first = [0];
+        let peeked = bounded(self.stream.peek(&mut first)).await;
+        if !peeked.is_ok_and(|bytes| bytes > 0) {
+            return false;
+        }
+        self.read_request().await;
+        true
     }
 
     /// Reads the rest of a request body of this length.
