@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::install;
+use super::setup::TRUSTING;
 
 /// A client library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +87,7 @@ impl Client {
             // A proxy of the machine would be a second peer.
             .env("NO_PROXY", "*")
             .env("no_proxy", "*")
+            .envs(TRUSTING)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -109,12 +111,10 @@ impl Client {
 impl Report {
     /// Asserts that every request went to the gateway, and that no URL in a response leads past it.
     fn assert_nothing_leads_past(&self, base_url: &str) {
-        let gateway = base_url
-            .strip_prefix("http://")
-            .and_then(|rest| rest.split('/').next())
-            .expect("the gateway is reached by HTTP");
+        let (scheme, rest) = base_url.split_once("://").expect("a URL");
+        let gateway = rest.split('/').next().unwrap_or_default();
         assert_eq!(self.contacted, [gateway], "the client contacted others than the gateway");
-        let root = format!("http://{gateway}");
+        let root = format!("{scheme}://{gateway}");
         for Exchange { url, link, .. } in &self.exchanges {
             assert!(url.starts_with(&root), "{url} is not the gateway's");
             for target in link.iter().flat_map(|link| link.split('<').skip(1)) {
@@ -122,10 +122,13 @@ impl Report {
             }
         }
         for address in &self.addresses {
-            let is_api =
-                ["http://127.0.0.1", "https://api.github.com", "https://uploads.github.com"]
-                    .iter()
-                    .any(|api| address.starts_with(api));
+            let apis = [
+                "http://127.0.0.1",
+                "https://127.0.0.1",
+                "https://api.github.com",
+                "https://uploads.github.com",
+            ];
+            let is_api = apis.iter().any(|api| address.starts_with(api));
             assert!(
                 !is_api || address.starts_with(&root),
                 "an answer leads past the gateway: {address}"

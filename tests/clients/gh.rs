@@ -1,5 +1,5 @@
-//! `gh` against the emulator, through the gateway's Unix socket: the README's way. It asks by REST
-//! and by GraphQL, and contacts nobody but the gateway.
+//! `gh` against the emulator, through the gateway's Unix socket. It asks by REST and by GraphQL,
+//! and contacts nobody but the gateway. `over_tls` has it with the gateway as its host.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,14 +9,16 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::processes::Upstream;
-use super::setup::{Account, KEY, Setup};
+use super::setup::{Account, KEY, Setup, Shape, TRUSTING};
 
 const REPOSITORY: &str = "acme/widgets";
 
 /// `gh` with a configuration of its own, in front of a gateway and an emulator.
-struct Gh {
-    setup: Setup,
+pub struct Gh {
+    pub setup: Setup,
     home: TempDir,
+    /// The gateway's `HOST:PORT`. `None`: it is reached by the socket.
+    host: Option<String>,
 }
 
 impl Gh {
@@ -30,7 +32,16 @@ impl Gh {
             token: format!("emu_classic_{name}_all_scopes"),
         };
         let accounts = vec![account("ada"), account("ben")];
-        Self { setup: Setup::on_socket(Upstream::emulated(), accounts, &socket), home }
+        let setup = Setup::on_socket(Upstream::emulated(), accounts, &socket);
+        Self { setup, home, host: None }
+    }
+
+    /// A gateway that listens for TLS is the host.
+    pub fn over_tls(setup: Setup) -> Self {
+        let home = TempDir::new().expect("a directory for the configuration");
+        let base_url = setup.base_url(Shape::Hosted);
+        let host = base_url.strip_prefix("https://").expect("TLS").to_owned();
+        Self { setup, home, host: Some(host) }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -39,17 +50,24 @@ impl Gh {
             .current_dir(self.home.path())
             .env("GH_CONFIG_DIR", self.home.path())
             .env("HOME", self.home.path())
-            .env("GH_TOKEN", KEY)
-            .env("GH_REPO", REPOSITORY)
             .env("GH_PROMPT_DISABLED", "1")
             .env("GH_NO_UPDATE_NOTIFIER", "1")
-            .env_remove("GH_HOST")
+            .env("NO_PROXY", "*")
             .env_remove("GITHUB_TOKEN");
+        match &self.host {
+            None => gh.env("GH_TOKEN", KEY).env("GH_REPO", REPOSITORY).env_remove("GH_HOST"),
+            Some(host) => gh
+                .env("GH_ENTERPRISE_TOKEN", KEY)
+                .env("GH_REPO", format!("{host}/{REPOSITORY}"))
+                .env("GH_HOST", host)
+                .env_remove("GH_TOKEN")
+                .envs(TRUSTING),
+        };
         gh
     }
 
     /// Runs a command to its end and returns its output, which is not for a terminal.
-    fn runs(&self, arguments: &[&str]) -> String {
+    pub fn runs(&self, arguments: &[&str]) -> String {
         let output = self.command(arguments).output();
         let output = output.expect("the client tests need gh (Debian: apt-get install gh)");
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -57,12 +75,12 @@ impl Gh {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    fn reads(&self, arguments: &[&str]) -> Value {
+    pub fn reads(&self, arguments: &[&str]) -> Value {
         let text = self.runs(arguments);
         serde_json::from_str(&text).unwrap_or_else(|_| panic!("gh {arguments:?}: {text}"))
     }
 
-    fn numbers(&self, arguments: &[&str]) -> BTreeSet<u64> {
+    pub fn numbers(&self, arguments: &[&str]) -> BTreeSet<u64> {
         let listed = self.reads(arguments);
         let listed = listed.as_array().expect("a list").iter();
         listed.filter_map(|one| one["number"].as_u64()).collect()

@@ -9,6 +9,8 @@
 //!
 //! `gh` is the command line client, from the package of the system.
 //!
+//! `over_tls` has clients that insist on HTTPS, or use it.
+//!
 //! `http_cache` runs the public suite for HTTP caches with its own client and origin server.
 //!
 //! The tests install the libraries themselves (`install`), at the versions of
@@ -27,6 +29,7 @@ mod emulator_only;
 mod gh;
 mod http_cache;
 mod install;
+mod over_tls;
 mod own_apps;
 mod papers;
 mod processes;

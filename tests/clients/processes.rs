@@ -134,21 +134,30 @@ impl Upstream {
 
 /// A running `weir serve`.
 pub struct Gateway {
-    /// `http://HOST:PORT`.
+    /// `http://HOST:PORT` or `https://HOST:PORT`.
     pub base_url: String,
     _process: Process,
     _config: tempfile::NamedTempFile,
 }
 
 impl Gateway {
-    /// Starts with this config.
+    /// Starts with this config, which has a listener without TLS.
     pub fn serve(config: &str) -> Self {
+        Self::announcing(config, "http", "listening")
+    }
+
+    /// Starts with this config, which has a listener with TLS.
+    pub fn serve_tls(config: &str) -> Self {
+        Self::announcing(config, "https", "listening for TLS")
+    }
+
+    fn announcing(config: &str, scheme: &str, message: &str) -> Self {
         let mut file = tempfile::NamedTempFile::new().expect("a file for the config");
         file.write_all(config.as_bytes()).expect("the config is written");
         let path = file.path().to_str().expect("a path in UTF-8").to_owned();
         let process = Process::start(&["serve", "--config", &path], Output::Stderr);
-        let address = process.announced(listening_address);
-        Self { base_url: format!("http://{address}"), _process: process, _config: file }
+        let address = process.announced(|line| listening_address(line, message));
+        Self { base_url: format!("{scheme}://{address}"), _process: process, _config: file }
     }
 }
 
@@ -172,10 +181,10 @@ impl Demo {
     }
 }
 
-/// The address in the log line of the listener.
-fn listening_address(line: &str) -> Option<String> {
+/// The address in the log line of a listener.
+fn listening_address(line: &str, message: &str) -> Option<String> {
     let line: Value = serde_json::from_str(line).ok()?;
     let fields = line.get("fields").unwrap_or(&line);
-    (fields.get("message")? == "listening")
+    (fields.get("message")? == message)
         .then(|| fields.get("address")?.as_str().map(str::to_owned))?
 }

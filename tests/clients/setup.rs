@@ -11,6 +11,20 @@ use super::processes::{Gateway, Upstream};
 /// The client's key. It resembles those of `weir key`, and no credential of the upstream.
 pub const KEY: &str = "weir_0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
+/// The folder of the certificates of all suites.
+const CERTIFICATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/certificates");
+/// The certificate of the private authority.
+const AUTHORITY: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/certificates/authority.pem");
+/// Variables by which clients trust the private authority: curl, Node.js, Python's requests, and
+/// programs that use OpenSSL or are written in Go.
+pub const TRUSTING: [(&str, &str); 4] = [
+    ("CURL_CA_BUNDLE", AUTHORITY),
+    ("NODE_EXTRA_CA_CERTS", AUTHORITY),
+    ("REQUESTS_CA_BUNDLE", AUTHORITY),
+    ("SSL_CERT_FILE", AUTHORITY),
+];
+
 /// An account of the gateway and its one classic token.
 #[derive(Clone, Debug)]
 pub struct Account {
@@ -21,9 +35,9 @@ pub struct Account {
 /// The client's base URL.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
-    /// `http://HOST`.
+    /// `http://HOST` or `https://HOST`.
     Hosted,
-    /// `http://HOST/api/v3`.
+    /// The same with `/api/v3`.
     SelfHosted,
 }
 
@@ -51,6 +65,22 @@ impl Setup {
         let listen = format!("unix = \"{}\"", socket.display());
         let config = config_of(&upstream.address, &accounts, "", &listen);
         Self { gateway: Gateway::serve(&config), upstream, accounts }
+    }
+
+    /// The same with a listener for TLS, which clients use. Its certificate is of the private
+    /// authority.
+    pub fn over_tls(upstream: Upstream, accounts: Vec<Account>) -> Self {
+        Self::over_tls_with(upstream, accounts, "")
+    }
+
+    /// The same with further keys of `[listen]`.
+    pub fn over_tls_with(upstream: Upstream, accounts: Vec<Account>, keys: &str) -> Self {
+        let server = format!("{CERTIFICATES}/server.pem");
+        let listen = format!(
+            "https = {{ address = \"127.0.0.1:0\", cert = \"{server}\", key = \"{server}\" }}\n{keys}"
+        );
+        let config = config_of(&upstream.address, &accounts, "", &listen);
+        Self { gateway: Gateway::serve_tls(&config), upstream, accounts }
     }
 
     /// The library, configured for this gateway.

@@ -18,6 +18,8 @@ use std::time::Duration;
 
 use super::driver::Library;
 use super::install;
+use super::processes::Upstream;
+use super::setup::{Account, KEY, Setup, Shape, TRUSTING};
 use blocks::{Block, Kind, Paper, papers};
 use servers::Servers;
 
@@ -80,6 +82,51 @@ fn pygithub_snippets_run() {
         let mut python = Command::new(directory.join("bin/python"));
         python.args(["-c", &servers.rewritten(&block.text)]).envs(servers.variables());
         assert_runs(&block.location, python);
+    }
+}
+
+/// With the gateway's address in place of the demo's, and the private authority in the environment.
+#[test]
+fn client_samples_of_the_readme_run_over_https() {
+    let account =
+        Account { name: "ada".to_owned(), token: "emu_classic_ada_all_scopes".to_owned() };
+    let setup = Setup::over_tls(Upstream::emulated(), vec![account]);
+    let papers = papers();
+    let readme = papers.iter().find(|paper| paper.path == "README.md").expect("a README");
+    let mut kinds = Vec::new();
+    for block in readme.blocks() {
+        let has_key = block.text.contains("WEIR_KEY") && block.not_run.is_none();
+        let Some(kind) = block.kind.filter(|_| has_key) else { continue };
+        let text = block.text.replace(servers::DEMO_URL, &setup.base_url(Shape::Hosted));
+        let folder = install::installed(Library::Octokit);
+        let script = tempfile::Builder::new().suffix(".mjs").tempfile_in(&folder);
+        let script = script.expect("a file for the script");
+        let mut command = match kind {
+            Kind::Shell => {
+                let mut shell = Command::new("bash");
+                shell.args(["-c", &format!("{PRELUDE}{text}")]);
+                shell
+            }
+            Kind::Octokit => {
+                fs::write(script.path(), text).expect("the script is written");
+                let mut node = Command::new("node");
+                node.arg(script.path());
+                node
+            }
+            Kind::PyGithub => {
+                let python = install::installed(Library::PyGithub).join("bin/python");
+                let mut python = Command::new(python);
+                python.args(["-c", &text]);
+                python
+            }
+            Kind::Toml | Kind::Json | Kind::Figure => continue,
+        };
+        command.env("WEIR_KEY", KEY).envs(TRUSTING);
+        assert_runs(&block.location, command);
+        kinds.push(kind);
+    }
+    for kind in [Kind::Shell, Kind::Octokit, Kind::PyGithub] {
+        assert!(kinds.contains(&kind), "the README has no sample of the kind {kind:?}");
     }
 }
 

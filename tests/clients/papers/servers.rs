@@ -7,6 +7,8 @@ use crate::processes::{Demo, Gateway, Upstream};
 
 /// The printed addresses of the demo, the emulator, the admin listener, and a webhook receiver.
 const DEMO: &str = "127.0.0.1:8080";
+/// The demo's base URL.
+pub const DEMO_URL: &str = "http://127.0.0.1:8080";
 const EMULATOR: &str = "127.0.0.1:8090";
 const ADMIN: &str = "127.0.0.1:9090";
 const RECEIVER: &str = "127.0.0.1:9000";

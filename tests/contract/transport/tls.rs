@@ -6,11 +6,15 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConnection, HandshakeKind, StreamOwned};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use weir::clock::machine_instant;
 
 use crate::support::tls_client::{READ_TIMEOUT, blocking, client, client_of, connect, get};
 use crate::support::tls_upstream::certificate_file;
@@ -178,4 +182,74 @@ async fn a_failed_handshake_names_its_cause() {
         assert!(failed.await);
         eventually(|| captured_log::own().contains(cause)).await;
     }
+}
+
+/// A client that asks without a pause by its connections in turn, and by a new one each time, until
+/// the stop. Returns the requests and the handshakes, none of which failed.
+fn asks_until(stop: &AtomicBool, address: SocketAddr, connections: usize) -> (usize, usize) {
+    let config = client(&[]);
+    let new = || {
+        let served = ["localhost", "elsewhere.test"]
+            .into_iter()
+            .map(|name| connect(&config, address, name))
+            .find_map(Result::ok);
+        served.expect("one of both certificates is served")
+    };
+    let mut open: Vec<_> = (0..connections).map(|_| new()).collect();
+    let (mut requests, mut handshakes) = (0, connections);
+    while !stop.load(Ordering::Relaxed) {
+        for stream in &mut open {
+            let mut one_more = new();
+            handshakes += 1;
+            for stream in [stream, &mut one_more] {
+                let answer = get(stream, "/repos/acme/widgets");
+                assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+                requests += 1;
+            }
+        }
+    }
+    (requests, handshakes)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_under_load_fails_no_request() {
+    const CLIENTS: usize = 8;
+    weir::gateway::raise_descriptor_limit();
+    let folder = tempfile::tempdir().unwrap();
+    let [link, next] = ["tls.pem", "next.pem"].map(|name| folder.path().join(name));
+    symlink(certificate_file("server.pem"), &link).unwrap();
+    let (world, address) = start(&[&link]).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let clients = [(); CLIENTS].map(|()| {
+        let stop = Arc::clone(&stop);
+        tokio::task::spawn_blocking(move || asks_until(&stop, address, 1_000 / CLIENTS))
+    });
+    let open = || world.gateway.env.metrics.scrape(|_| ());
+    eventually(|| accepted(&open()) >= 1_000 + 100).await;
+    symlink(certificate_file("other_name.pem"), &next).unwrap();
+    fs::rename(&next, &link).unwrap();
+    let renewed_at = machine_instant();
+    let is_served = || connect(&client(&[]), address, "elsewhere.test").is_ok();
+    eventually(|| tokio::task::block_in_place(is_served)).await;
+    let served_after = renewed_at.elapsed();
+    let accepted_then = accepted(&open());
+    // Each of them is asked again meanwhile.
+    eventually(|| accepted(&open()) >= accepted_then + 2_000).await;
+    stop.store(true, Ordering::Relaxed);
+    let (mut requests, mut handshakes) = (0, 0);
+    for client in clients {
+        let (asked, shaken) = client.await.unwrap();
+        (requests, handshakes) = (requests + asked, handshakes + shaken);
+    }
+    println!(
+        "{requests} requests, {handshakes} handshakes, 0 failed, renewed after {served_after:?}"
+    );
+    assert!(served_after < Duration::from_secs(5), "{served_after:?}");
+}
+
+/// The connections that the listener for TLS has accepted.
+fn accepted(metrics: &str) -> u64 {
+    let sample = "weir_connections_accepted_total{listener=\"https\"} ";
+    let line = metrics.lines().find_map(|line| line.strip_prefix(sample));
+    line.map_or(0, |count| count.parse().unwrap())
 }
