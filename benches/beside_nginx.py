@@ -12,7 +12,9 @@ import os
 import pathlib
 import shutil
 import signal
+import re
 import socket
+import ssl
 import statistics
 import subprocess
 import sys
@@ -23,6 +25,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 URLS = 1_000
 ANSWER_BYTES = 2_048
 CONNECTIONS = 32
+# Streams at once on each connection of HTTP/2.
+STREAMS = 8
+# The same certificate for all servers.
+CERTIFICATE = HERE.parent / "tests/support/certificates/server.pem"
 KEY = "weir_bench_" + "0" * 32
 SERVER_CORE, LOAD_CORE = 0, 1
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -96,14 +102,14 @@ http {{
 """
 
 
-def cache_config(folder, origin, plain, open_files, log, *directives):
+def cache_config(folder, origin, plain, open_files, log, *directives, protocol="http"):
     """Returns a config with two caching servers in one worker.
 
     They differ only in open_file_cache, which saves nginx an open() and a close() for each hit.
     """
     server = """
     server {{
-        listen 127.0.0.1:{port} backlog=1024;
+        listen 127.0.0.1:{port} backlog=1024{tls};
         {extra}
         location / {{
             proxy_pass http://origin;
@@ -116,6 +122,11 @@ def cache_config(folder, origin, plain, open_files, log, *directives):
         }}
     }}"""
     directives = "\n            ".join(f"{directive};" for directive in directives)
+    tls = {"http": "", "https": " ssl", "h2": " ssl http2"}[protocol]
+    # By default, a session of TLS is not resumed; the connections of the load stay open anyway.
+    certificate = f"""
+    ssl_certificate {CERTIFICATE};
+    ssl_certificate_key {CERTIFICATE};""" if tls else ""
     file_cache = "open_file_cache max=2000 inactive=1h; open_file_cache_valid 1h;"
     # By default, nginx closes a connection to the origin after 1,000 requests.
     return f"""{nginx_base(folder, log)}
@@ -129,20 +140,23 @@ def cache_config(folder, origin, plain, open_files, log, *directives):
         keepalive_requests 1000000000;
         keepalive_timeout 1h;
     }}
-    {server.format(port=plain, zone="plain", directives=directives, extra="")}
-    {server.format(port=open_files, zone="open", directives=directives, extra=file_cache)}
+    {certificate}
+    {server.format(port=plain, tls=tls, zone="plain", directives=directives, extra="")}
+    {server.format(port=open_files, tls=tls, zone="open", directives=directives, extra=file_cache)}
 }}
 """
 
 
-def weir_config(origin, port, freshness, more=""):
+def weir_config(origin, port, freshness, more="", protocol="http"):
     """Returns the gateway's config; `more` holds further lines of [cache].
 
     The limits are too high to be reached, so that the figures contain no waiting time.
     """
+    secured = f'{{ address = "127.0.0.1:{port}", cert = "{CERTIFICATE}", key = "{CERTIFICATE}" }}'
+    listen = f'http = ["127.0.0.1:{port}"]' if protocol == "http" else f"https = {secured}"
     return f"""
 [listen]
-http = ["127.0.0.1:{port}"]
+{listen}
 [upstream]
 url = "http://127.0.0.1:{origin}"
 dialect = "github"
@@ -237,9 +251,13 @@ def until_listening(process, port):
     sys.exit(f"nothing listens on port {port} after 10 s")
 
 
-def fill(name, port):
+def fill(name, port, protocol="http"):
     """Requests every URL once, over one connection; returns the headers of the last answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", port)
+    if protocol == "http":
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+    else:
+        context = ssl._create_unverified_context()
+        connection = http.client.HTTPSConnection("127.0.0.1", port, context=context)
     headers = {"Authorization": f"Bearer {KEY}", "Accept": "application/vnd.github+json"}
     for number in range(1, URLS + 1):
         connection.request("GET", f"/repos/acme/widgets/issues/{number}", headers=headers)
@@ -256,7 +274,52 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
 
 
-def round_of_load(port, pid, seconds):
+def round_of_h2load(port, pid, seconds):
+    """The same over HTTP/2."""
+    with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
+        urls, log = pathlib.Path(folder) / "urls", pathlib.Path(folder) / "log"
+        path = f"https://127.0.0.1:{port}/repos/acme/widgets/issues"
+        urls.write_text("".join(f"{path}/{number}\n" for number in range(1, URLS + 1)))
+        command = [
+            "h2load",
+            "-t1",
+            f"-c{CONNECTIONS}",
+            f"-m{STREAMS}",
+            f"-D{seconds}",
+            f"--log-file={log}",
+            f"--header=authorization: Bearer {KEY}",
+            "--header=accept: application/vnd.github+json",
+            "-i",
+            str(urls),
+        ]
+        before = cpu_seconds(pid)
+        output = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=True,
+            preexec_fn=pinned(LOAD_CORE),
+        ).stdout
+        spent = cpu_seconds(pid) - before
+        lines = [line.split("\t") for line in log.read_text().splitlines()]
+    # Start of the request, status, microseconds. A request that the end cut off has no status.
+    times = sorted(int(line[2]) for line in lines if line[1] == "200")
+    succeeded = int(re.search(r"(\d+) succeeded", output)[1])
+    if not times or succeeded == 0 or any(line[1] not in ("200", "-1", "0") for line in lines):
+        sys.exit(f"port {port}: requests failed\n{output}")
+    return {
+        "requests": len(times),
+        "per_second": len(times) / seconds,
+        "p50_ms": times[len(times) // 2] / 1e3,
+        "p99_ms": times[len(times) * 99 // 100] / 1e3,
+        "cpu_us": spent / len(times) * 1e6,
+    }
+
+
+def round_of_load(port, pid, seconds, protocol="http"):
+    if protocol == "h2":
+        return round_of_h2load(port, pid, seconds)
     command = [
         "wrk",
         "-t1",
@@ -264,7 +327,7 @@ def round_of_load(port, pid, seconds):
         f"-d{seconds}s",
         "-s",
         str(HERE / "urls.lua"),
-        f"http://127.0.0.1:{port}",
+        f"{protocol}://127.0.0.1:{port}",
         "--",
         KEY,
     ]
@@ -296,7 +359,7 @@ def round_of_load(port, pid, seconds):
     }
 
 
-def measure(servers, rounds, seconds, check=lambda name, result: None):
+def measure(servers, rounds, seconds, check=lambda name, result: None, protocol="http"):
     """Runs alternating rounds and returns the median of each figure.
 
     Alternation spreads a disturbance of the machine over all servers. The first round only warms
@@ -305,7 +368,7 @@ def measure(servers, rounds, seconds, check=lambda name, result: None):
     figures = {name: [] for name in servers}
     for index in range(rounds + 1):
         for name, (port, pid) in servers.items():
-            result = round_of_load(port, pid, seconds if index else 2)
+            result = round_of_load(port, pid, seconds if index else 2, protocol)
             check(name, result)
             if index:
                 figures[name].append(result)
@@ -342,7 +405,7 @@ def report(medians, what):
             )
 
 
-def arguments(description):
+def arguments(description, protocols):
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
         "weir",
@@ -355,6 +418,12 @@ def arguments(description):
         default="issue",
         help="kind of answer: with or without API URLs",
     )
+    parser.add_argument(
+        "--protocol",
+        choices=protocols,
+        default="http",
+        help="of the load: plain HTTP/1.1, HTTP/1.1 over TLS, HTTP/2 over TLS",
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=5, help="duration of each round")
     parser.add_argument(
@@ -366,12 +435,12 @@ def arguments(description):
     return parser.parse_args()
 
 
-def run(description, compare):
+def run(description, compare, protocols=("http",)):
     """Runs `compare(options, folder, processes)` and always ends the processes it started."""
-    options = arguments(description)
+    options = arguments(description, protocols)
     if len(os.sched_getaffinity(0)) < 2:
         sys.exit("two cores are needed: one for the server, one for the load")
-    for program in ["nginx", "wrk"]:
+    for program in ["nginx", "h2load" if options.protocol == "h2" else "wrk"]:
         if not shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin"):
             sys.exit(f"{program} is missing; `make bench` installs it")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compares cache hits per second of `weir serve` with those of nginx's proxy_cache.
 
-hits_vs_nginx.py [WEIR] [--answer issue|plain] [--rounds N] [--seconds N] [--log on|off]
+hits_vs_nginx.py [WEIR] [--protocol http|https|h2] [--answer issue|plain] [--rounds N]
+    [--seconds N] [--log on|off]
 
 Both serve the same answers with one worker each, in alternating rounds. Without WEIR, only nginx is
 measured. README.md describes the comparison and its limits.
@@ -88,7 +89,15 @@ def compare(options, folder, processes):
     ignored = "proxy_ignore_headers Cache-Control Expires Vary Set-Cookie X-Accel-Expires"
     nginx = start_nginx(
         folder / "nginx",
-        cache_config(folder / "nginx", origin, plain, open_files, options.log, ignored),
+        cache_config(
+            folder / "nginx",
+            origin,
+            plain,
+            open_files,
+            options.log,
+            ignored,
+            protocol=options.protocol,
+        ),
     )
     processes.append(nginx)
     until_listening(nginx, plain)
@@ -98,25 +107,26 @@ def compare(options, folder, processes):
     if options.weir:
         port = free_port()
         # Weir serves fresh answers without revalidation, as nginx does.
-        weir = start_weir(options.weir, folder, weir_config(origin, port, "rfc9111"), options.log)
+        config = weir_config(origin, port, "rfc9111", protocol=options.protocol)
+        weir = start_weir(options.weir, folder, config, options.log)
         processes.append(weir)
         until_listening(weir, port)
         servers["weir"] = (port, weir.pid)
 
     print(
-        f"{URLS} answers of {ANSWER_BYTES} bytes ({options.answer}), {CONNECTIONS} connections,"
+        f"{URLS} answers of {ANSWER_BYTES} bytes ({options.answer}), {options.protocol}, {CONNECTIONS} connections,"
         f" log {options.log}, {options.rounds} rounds of {options.seconds} s"
     )
     for name, (port, _) in servers.items():
-        fill(name, port)
-        stored = dict(fill(name, port))
+        fill(name, port, options.protocol)
+        stored = dict(fill(name, port, options.protocol))
         print(f"{name}: {stored.get('Cache-Status') or stored.get('cache-status') or 'filled'}")
     before = requests.value
-    medians = measure(servers, options.rounds, options.seconds)
+    medians = measure(servers, options.rounds, options.seconds, protocol=options.protocol)
     if requests.value != before:
         sys.exit(f"{requests.value - before} requests reached the origin, so they were not hits")
     report(medians, "hits")
 
 
 if __name__ == "__main__":
-    run(__doc__.splitlines()[0], compare)
+    run(__doc__.splitlines()[0], compare, ["http", "https", "h2"])

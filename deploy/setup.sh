@@ -39,6 +39,7 @@ test)
 bench)
     need nginx nginx-light
     need wrk wrk
+    need h2load nghttp2-client
     need python3 python3
     ;;
 *)
