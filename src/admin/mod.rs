@@ -23,14 +23,14 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::body::Incoming;
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
 use subtle::ConstantTimeEq;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use self::listener::Listener;
-use crate::config::{Listen, digest};
+use crate::config::{Listen, Secret, digest};
 use crate::cross_site;
 use crate::gateway::{ADMIN_TLS, Current, Gateway, Kind, Socket, Sockets, Tls, bind};
 
@@ -269,7 +269,7 @@ fn not_allowed(message: &str, allowed: &'static str) -> Reply {
 
 /// Returns true if the request carries the admin token. Comparing hashes keeps the time independent
 /// of the token, its length included.
-fn is_authorized(request: &Parts, token: &SecretString) -> bool {
+fn is_authorized(request: &Parts, token: &Secret) -> bool {
     let given = request.headers.get(header::AUTHORIZATION).and_then(|value| {
         let (scheme, given) = value.as_bytes().split_at_checked(b"Bearer ".len())?;
         scheme.eq_ignore_ascii_case(b"Bearer ").then_some(given)

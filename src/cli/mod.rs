@@ -45,7 +45,7 @@ enum Command {
     /// Run the upstream emulator alone
     #[cfg(feature = "emulator")]
     Emulate(emulate::Emulate),
-    /// Validate a config and print the effective one, secrets redacted
+    /// Validate a config and print the effective one, without secrets
     Check(check::Check),
     /// Play a workload against the decision core and the emulator in virtual time
     #[cfg(feature = "emulator")]

@@ -149,8 +149,8 @@ impl Config {
             || self.accounts.iter().any(|account| account.also_spends == Some(index))
     }
 
-    /// Formats the effective config as TOML, with every secret and every key's hash as
-    /// `"<redacted>"`.
+    /// Formats the effective config as TOML, with the source of every secret in place of it, and
+    /// `"<redacted>"` for every key's hash and every secret in the config itself.
     pub fn redacted_toml(&self) -> String {
         let mut printer = Printer::default();
         self.listen.print(&mut printer);

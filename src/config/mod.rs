@@ -18,19 +18,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use input::document::Secrets;
-use input::load_as;
 use input::reader::Reader;
 use input::secret_file::Source;
+use input::{load_as, load_with};
 use sections::{Apps, Tokens};
 
 use crate::decision::{AccountId, AccountLayout, AccountSettings, ClientSettings, Settings};
 
 pub use effective::Warning;
+pub use input::document::LeftOut;
 pub use input::fault::{Fault, Faults};
 pub use input::http_url::{HttpUrl, Scheme, UpstreamUrl};
 pub(crate) use input::scalars::duration_text;
 pub use input::scalars::parse_duration;
-pub use input::secret::rsa_key;
+pub use input::secret::{Secret, rsa_key};
 pub use input::secret_file::{SecretFile, Stamp};
 pub use reload::Reload;
 pub use sections::{
@@ -149,6 +150,12 @@ pub fn load(path: &Path) -> Result<Config, Faults> {
 /// its secrets.
 pub fn load_without_secrets(path: &Path) -> Result<Config, Faults> {
     load_as(path, Secrets::Presumed, read)
+}
+
+/// Like [`load_without_secrets`], and returns what was left out: secrets, and files that belong to
+/// the machine of the gateway and are not on this one.
+pub fn examine(path: &Path) -> Result<(Config, Vec<LeftOut>), Faults> {
+    load_with(path, Secrets::Presumed, read)
 }
 
 /// Loads `[listen]` alone from the file at `path`, for commands that talk to a running gateway.

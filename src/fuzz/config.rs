@@ -6,6 +6,8 @@ use crate::config::{Config, Faults, parse};
 
 /// The value of each environment variable.
 const SECRET: &str = "env-s3cret-0123456789";
+/// The value of the variable `APP_KEY`.
+const KEY: &str = include_str!("../emulator/seed/app_key.pem");
 /// The value of secrets in the seeds.
 const INLINE: &str = "value-s3cret-9876543210";
 /// A folder with the files that the seeds name.
@@ -46,7 +48,7 @@ pub fn config(input: &[u8]) {
 
 fn read(text: &str) -> Result<Config, Faults> {
     let environment = |name: &str| match name {
-        "APP_KEY" => Some(include_str!("../emulator/seed/app_key.pem").to_owned()),
+        "APP_KEY" => Some(KEY.to_owned()),
         // Addresses, which are no secrets.
         _ if name.to_ascii_lowercase().ends_with("_proxy") => None,
         _ => Some(SECRET.to_owned()),
@@ -58,14 +60,17 @@ fn read(text: &str) -> Result<Config, Faults> {
 fn restored(effective: &str) -> String {
     let line = |(position, line): (usize, &str)| match line {
         "key_sha256 = \"<redacted>\"" => format!("key_sha256 = \"{position:064}\""),
-        "private_key = \"<redacted>\"" => "private_key = { env = \"APP_KEY\" }".to_owned(),
+        "private_key = { value = \"<redacted>\" }" => {
+            let key = KEY.trim().replace('\n', "\\n");
+            format!("private_key = {{ value = '{key}' }}")
+        }
         keys if keys.starts_with("keys = [") => {
             let mut parts = keys.split("\"<redacted>\"");
             let first = parts.next().unwrap_or_default().to_owned();
             let hashed = |(index, part)| format!("\"{:064}\"{part}", position * 1_000 + index);
             first + &parts.enumerate().map(hashed).collect::<String>()
         }
-        other => other.replace("\"<redacted>\"", &format!("{{ value = \"id:{position}\" }}")),
+        other => other.replace("<redacted>", &format!("id:{position}")),
     };
     effective.lines().enumerate().map(line).collect::<Vec<_>>().join("\n")
 }

@@ -29,7 +29,7 @@ use tokio_rustls::TlsConnector;
 use super::tls::AdminTlsArguments;
 use crate::admin::CHALLENGE;
 use crate::cli::process::{BAD_CONFIG, CONFIG_VARIABLE, DEFAULT_CONFIG, FAILED, runtime};
-use crate::config::{self, Faults};
+use crate::config::{self, Faults, Secret};
 
 /// Variable of the admin token when no config has one: the name in SPECIFICATION, "Configuration".
 const TOKEN_VARIABLE: &str = "WEIR_ADMIN_TOKEN";
@@ -191,7 +191,8 @@ impl AdminArguments {
         let connector = is_tls.then(|| self.tls.connector(settings.as_ref())).transpose();
         let tls = connector.map_err(Fault::Tls)?.map(Connector);
         let environment = environment.filter(|token| !token.is_empty()).map(SecretString::from);
-        Ok(AdminApi { address, tls, token: token.or(environment) })
+        let token = token.map(Secret::into_value).or(environment);
+        Ok(AdminApi { address, tls, token })
     }
 }
 

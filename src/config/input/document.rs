@@ -41,6 +41,16 @@ pub(crate) struct Document<'a> {
     text: &'a str,
     line_starts: Vec<usize>,
     faults: RefCell<Vec<Fault>>,
+    left_out: RefCell<Vec<LeftOut>>,
+}
+
+/// A part of a config that was not checked, because it was read without secrets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Full key, such as `tokens[0].secret.env`.
+    pub key: String,
+    /// The thing that was not read, such as a variable or a file.
+    pub what: String,
 }
 
 impl<'a> Document<'a> {
@@ -64,12 +74,23 @@ impl<'a> Document<'a> {
             text,
             line_starts,
             faults: RefCell::default(),
+            left_out: RefCell::default(),
         }
     }
 
     /// Returns the text for another reading.
     pub(super) fn source(&self) -> Source {
         Source::of(self.text, self.file_name, self.base_dir)
+    }
+
+    /// Remembers that `what`, which the key names, is not read.
+    pub(crate) fn leave_out(&self, key: &str, what: impl Into<String>) {
+        self.left_out.borrow_mut().push(LeftOut { key: key.to_owned(), what: what.into() });
+    }
+
+    /// Returns what was left out so far, and forgets it.
+    pub(super) fn take_left_out(&self) -> Vec<LeftOut> {
+        self.left_out.take()
     }
 
     /// Returns line and column of a byte offset, both counted from 1, the column in bytes.

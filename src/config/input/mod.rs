@@ -18,7 +18,7 @@ use std::path::Path;
 
 use zeroize::Zeroizing;
 
-use document::{Document, FILE_BYTES_MAX, Secrets};
+use document::{Document, FILE_BYTES_MAX, LeftOut, Secrets};
 use fault::{Fault, Faults};
 use reader::Reader;
 
@@ -28,6 +28,15 @@ pub(crate) fn load_as<T>(
     secrets: Secrets,
     read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
 ) -> Result<T, Faults> {
+    load_with(path, secrets, read).map(|(loaded, _)| loaded)
+}
+
+/// Like [`load_as`], and returns what was left out because secrets are not read.
+pub(crate) fn load_with<T>(
+    path: &Path,
+    secrets: Secrets,
+    read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
+) -> Result<(T, Vec<LeftOut>), Faults> {
     let file_name = path.display().to_string();
     let text = read_file(path)
         .map_err(|(line, problem)| Faults(vec![Fault::of_file(&file_name, line, problem)]))?;
@@ -86,7 +95,7 @@ pub(crate) fn parse_as<T>(
     base_dir: &Path,
     read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
 ) -> Result<T, Faults> {
-    parse_with(text, file_name, env, base_dir, Secrets::Resolved, read)
+    parse_with(text, file_name, env, base_dir, Secrets::Resolved, read).map(|(parsed, _)| parsed)
 }
 
 fn parse_with<T>(
@@ -96,7 +105,7 @@ fn parse_with<T>(
     base_dir: &Path,
     secrets: Secrets,
     read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
-) -> Result<T, Faults> {
+) -> Result<(T, Vec<LeftOut>), Faults> {
     parse_document(Document::new(text, file_name, env, base_dir, secrets), text, read)
 }
 
@@ -104,12 +113,13 @@ fn parse_document<T>(
     document: Document<'_>,
     text: &str,
     read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
-) -> Result<T, Faults> {
+) -> Result<(T, Vec<LeftOut>), Faults> {
     if let Err(problem) = check_size(text.len()) {
         document.fault(None, "", problem, None);
-        return document.finish(None);
+        return document.finish(None).map(|parsed| (parsed, Vec::new()));
     }
     let table = document.parse(text);
     let config = table.as_ref().and_then(|table| Reader::document(&document, table, read));
-    document.finish(config)
+    let left_out = document.take_left_out();
+    document.finish(config).map(|config| (config, left_out))
 }

@@ -258,6 +258,11 @@ impl<'a> Reader<'a> {
         self.document.source()
     }
 
+    /// Remembers that `what`, which the key `name` names, is not read.
+    pub(crate) fn leave_out(&self, name: &str, what: impl Into<String>) {
+        self.document.leave_out(&self.key(name), what);
+    }
+
     pub(crate) fn is_set(&self, name: &str) -> bool {
         self.table.is_some_and(|table| table.contains_key(name))
     }

@@ -138,6 +138,6 @@ impl Source {
         let mut document =
             Document::new(text, &self.file_name, &env, &self.base_dir, Secrets::Resolved);
         document.before = before;
-        parse_document(document, text, read)
+        parse_document(document, text, read).map(|(config, _)| config)
     }
 }

@@ -2,14 +2,12 @@
 
 use std::collections::HashSet;
 
-use secrecy::SecretString;
-
 use super::accounts::{Account, name_of};
 use crate::api::AccountKind;
 use crate::config::input::declared::Declared;
 use crate::config::input::reader::{Choice, Reader};
-use crate::config::input::secret::Pem;
-use crate::config::printer::{Printer, inline, list, redacted};
+use crate::config::input::secret::{Pem, Secret};
+use crate::config::printer::{Printer, inline, list};
 
 /// One entry of `[[apps]]`.
 #[derive(Clone, Debug)]
@@ -17,7 +15,7 @@ pub struct App {
     /// Id at the upstream.
     pub app_id: u64,
     /// RSA key that signs the app's JWTs, PEM.
-    pub private_key: SecretString,
+    pub private_key: Secret,
     /// Account that pays for the app's own requests, such as minting: an index into
     /// [`Config::accounts`](crate::config::Config::accounts). No two apps share one.
     pub account: usize,
@@ -37,7 +35,7 @@ pub struct Installation {
 /// An app before its account is settled.
 struct PendingApp {
     app_id: u64,
-    private_key: SecretString,
+    private_key: Secret,
     account: Option<usize>,
     installations: Vec<Installation>,
 }
@@ -185,7 +183,7 @@ impl App {
     pub(crate) fn print(&self, accounts: &[Account], printer: &mut Printer) {
         printer.entry("apps");
         printer.set("app_id", self.app_id);
-        printer.set("private_key", redacted());
+        printer.set("private_key", self.private_key.printed());
         printer.set_some("account", name_of(accounts, self.account));
         let installation = |installation: &Installation| {
             let name = name_of(accounts, installation.account).unwrap_or_default();

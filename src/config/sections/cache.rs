@@ -107,7 +107,9 @@ impl Read for Folder {
     fn read(entry: &Entry<'_>) -> Option<Self> {
         let path = PathBuf::read(entry)?;
         // A config that is checked elsewhere names folders of another machine.
-        if entry.document.secrets != Secrets::Presumed && !path.is_dir() {
+        if entry.document.secrets == Secrets::Presumed && !path.exists() {
+            entry.document.leave_out(&entry.path, format!("folder {}", path.display()));
+        } else if !path.is_dir() {
             return entry.refuse(format!("{} is no folder", path.display()), Self::accepted());
         }
         Some(Self(path))

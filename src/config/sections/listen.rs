@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use secrecy::SecretString;
 
 use crate::config::input::http_url::HttpUrl;
 use crate::config::input::reader::Reader;
 use crate::config::input::scalars::{Size, duration_text, size_text};
-use crate::config::printer::{Printer, inline, list, redacted, text};
+use crate::config::input::secret::Secret;
+use crate::config::printer::{Printer, inline, list, text};
 use crate::config::sections::tls::{Https, ServerTls};
 use crate::decision::body_pace::BodyPace;
 
@@ -47,7 +47,7 @@ pub struct Listen {
     /// TLS of the admin listener; `None`: plain HTTP.
     pub admin_tls: Option<ServerTls>,
     /// Token that the admin listener requires.
-    pub admin_token: Option<SecretString>,
+    pub admin_token: Option<Secret>,
     /// The gateway's own address in links and bodies; `None`: scheme and Host of each request.
     pub public_url: Option<HttpUrl>,
     /// Timeout of a whole request head.
@@ -182,7 +182,7 @@ impl Listen {
         printer.set_some("takeover", self.takeover.as_ref().map(|path| text(path.display())));
         printer.set_some("admin", self.admin.map(text));
         printer.set_some("admin_tls", self.admin_tls.as_ref().map(|tls| inline(&tls.printed())));
-        printer.set_some("admin_token", self.admin_token.as_ref().map(|_| redacted()));
+        printer.set_some("admin_token", self.admin_token.as_ref().map(Secret::printed));
         printer.set_some("public_url", self.public_url.as_ref().map(text));
         printer.set("header_timeout", text(duration_text(self.header_timeout)));
         printer.set("body_timeout", text(duration_text(self.body_timeout)));

@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 use crate::config::input::document::Secrets;
 use crate::config::input::http_url::{self, HttpUrl, Scheme, UpstreamUrl};
 use crate::config::input::reader::{Entry, Read, Reader};
+use crate::config::input::secret::Secret;
 use crate::config::printer::{Printer, inline, redacted, text};
 
 const ACCEPTED: &str = "an address such as \"http://proxy.corp:3128\", { url = …, username = …, password = { env = \"NAME\" } }, or \"none\"";
@@ -22,10 +23,25 @@ const ACCEPTED: &str = "an address such as \"http://proxy.corp:3128\", { url = �
 /// A proxy that opens tunnels by CONNECT.
 pub struct Proxy {
     url: HttpUrl,
-    /// The user name, and the value of `Proxy-Authorization`.
-    credentials: Option<(String, SecretString)>,
+    credentials: Option<Credentials>,
     /// The environment variable that names it; `None`: the config does.
     variable: Option<&'static str>,
+}
+
+struct Credentials {
+    username: String,
+    /// The source of the password as TOML.
+    password: String,
+    /// The value of `Proxy-Authorization`.
+    header: SecretString,
+}
+
+impl Credentials {
+    fn new(username: String, password: &str, source: String) -> Self {
+        let pair = Zeroizing::new(format!("{username}:{password}"));
+        let header = format!("Basic {}", BASE64_STANDARD.encode(pair.as_bytes()));
+        Self { username, password: source, header: header.into() }
+    }
 }
 
 /// The choice of a proxy for each address of the upstream.
@@ -69,21 +85,16 @@ impl Proxy {
 
     /// The value of `Proxy-Authorization`, if there is a user name.
     pub fn authorization(&self) -> Option<&SecretString> {
-        self.credentials.as_ref().map(|(_, header)| header)
+        self.credentials.as_ref().map(|credentials| &credentials.header)
     }
 
-    fn new(url: HttpUrl, user: Option<(String, &str)>, variable: Option<&'static str>) -> Self {
-        let credentials = user.map(|(name, password)| {
-            let pair = Zeroizing::new(format!("{name}:{password}"));
-            let header = format!("Basic {}", BASE64_STANDARD.encode(pair.as_bytes()));
-            (name, header.into())
-        });
-        Self { url, credentials, variable }
+    fn configured(url: HttpUrl, credentials: Option<Credentials>) -> Self {
+        Self { url, credentials, variable: None }
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
         if !entry.value.is_table() {
-            return at(entry).map(|url| Self::new(url, None, None));
+            return at(entry).map(|url| Self::configured(url, None));
         }
         entry.table(|reader| {
             let url = reader.entry("url").map_or_else(
@@ -91,15 +102,17 @@ impl Proxy {
                 |entry| at(&entry),
             );
             let username = reader.if_set("username", username);
-            let password: Option<SecretString> = reader.optional("password");
+            let password: Option<Secret> = reader.optional("password");
             match (username?, password) {
-                (None, None) if !reader.is_set("password") => Some(Self::new(url?, None, None)),
+                (None, None) if !reader.is_set("password") => Some(Self::configured(url?, None)),
                 (None, _) => reader.refuse("password", "without username", "both, or neither"),
                 (Some(_), None) if !reader.is_set("password") => {
                     reader.refuse("username", "without password", "both, or neither")
                 }
                 (Some(name), password) => {
-                    Some(Self::new(url?, Some((name, password?.expose_secret())), None))
+                    let password = password?;
+                    let (value, source) = (password.expose_secret(), password.printed());
+                    Some(Self::configured(url?, Some(Credentials::new(name, value, source))))
                 }
             }
         })
@@ -202,9 +215,11 @@ impl Proxies {
 fn printed(proxy: &Proxy) -> String {
     match &proxy.credentials {
         None => text(&proxy.url),
-        Some((name, _)) => {
-            inline(&[("url", text(&proxy.url)), ("username", text(name)), ("password", redacted())])
-        }
+        Some(Credentials { username, password, .. }) => inline(&[
+            ("url", text(&proxy.url)),
+            ("username", text(username)),
+            ("password", password.clone()),
+        ]),
     }
 }
 
@@ -261,7 +276,8 @@ fn from_variable(variable: &'static str, value: &str) -> Result<Proxy, &'static 
         None => (None, rest),
     };
     let url = address(&format!("{scheme}://{host}"))?;
-    let Some(user) = user else { return Ok(Proxy::new(url, None, Some(variable))) };
+    let variable = Some(variable);
+    let Some(user) = user else { return Ok(Proxy { url, credentials: None, variable }) };
     let (name, password) = user.split_once(':').unwrap_or((user, ""));
     let decoded = |text: &str| {
         let decoded = percent_decode_str(text).decode_utf8();
@@ -271,7 +287,9 @@ fn from_variable(variable: &'static str, value: &str) -> Result<Proxy, &'static 
     if name.contains(':') {
         return Err("its user name has a colon");
     }
-    Ok(Proxy::new(url, Some((name.to_string(), &password)), Some(variable)))
+    let source = inline(&[("value", redacted())]);
+    let credentials = Some(Credentials::new(name.to_string(), &password, source));
+    Ok(Proxy { url, credentials, variable })
 }
 
 impl Exempt {

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
 
 use super::accounts::{Account, name_of};
 use super::client_key::digest;
@@ -11,7 +11,8 @@ use crate::api::{AccountKind, TokenKind};
 use crate::config::input::declared::Declared;
 use crate::config::input::document::listed;
 use crate::config::input::reader::{Choice, Reader};
-use crate::config::printer::{Printer, redacted, text};
+use crate::config::input::secret::Secret;
+use crate::config::printer::{Printer, text};
 
 /// One entry of `[[tokens]]`.
 #[derive(Clone, Debug)]
@@ -21,7 +22,7 @@ pub struct Token {
     /// Kind of credential.
     pub kind: TokenKind,
     /// The credential; `user:password` for the kind `basic`.
-    pub secret: SecretString,
+    pub secret: Secret,
 }
 
 impl Choice for TokenKind {
@@ -73,7 +74,7 @@ impl Tokens {
     fn read_one(&mut self, reader: &mut Reader<'_>, accounts: &Declared<Account>) -> Option<Token> {
         let account = accounts.reference(reader, "account");
         let kind = reader.required::<TokenKind>("kind");
-        let secret = reader.required::<SecretString>("secret");
+        let secret = reader.required::<Secret>("secret");
         match account {
             Some(account) => drop(self.owners.insert(account)),
             None => self.complete = false,
@@ -128,6 +129,6 @@ impl Token {
         printer.entry("tokens");
         printer.set_some("account", name_of(accounts, self.account));
         printer.set("kind", text(self.kind));
-        printer.set("secret", redacted());
+        printer.set("secret", self.secret.printed());
     }
 }

@@ -4,14 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use secrecy::SecretString;
-
 use super::accounts::{Account, Reach, Territory, name_of};
 use crate::config::input::declared::Declared;
 use crate::config::input::document::quoted;
 use crate::config::input::reader::{Entry, Reader};
 use crate::config::input::scalars::duration_text;
-use crate::config::printer::{Printer, list, redacted, text};
+use crate::config::input::secret::Secret;
+use crate::config::printer::{Printer, list, text};
 
 /// Default of `check_every`. A check costs two requests.
 const CHECK_EVERY: Duration = Duration::from_mins(1);
@@ -24,9 +23,9 @@ const APP_HOOK: &str = "/app/hook";
 #[derive(Clone, Debug)]
 pub struct Webhooks {
     /// Secret that signs the deliveries.
-    pub secret: SecretString,
+    pub secret: Secret,
     /// Previous secret, still valid during a rotation.
-    pub previous_secret: Option<SecretString>,
+    pub previous_secret: Option<Secret>,
     /// The monitored webhooks.
     pub hooks: Vec<Hook>,
 }
@@ -59,8 +58,8 @@ impl Webhooks {
 
     pub(crate) fn print(&self, accounts: &[Account], printer: &mut Printer) {
         printer.section("webhooks");
-        printer.set("secret", redacted());
-        printer.set_some("previous_secret", self.previous_secret.as_ref().map(|_| redacted()));
+        printer.set("secret", self.secret.printed());
+        printer.set_some("previous_secret", self.previous_secret.as_ref().map(Secret::printed));
         for hook in &self.hooks {
             printer.entry("webhooks.hooks");
             printer.set("at", text(&hook.at));

@@ -21,6 +21,7 @@ fn a_credential_of_systemd_is_a_secret() {
     let config = read("build-bot", folder.path().to_str()).unwrap();
     assert_eq!(config.tokens[0].secret.expose_secret(), "s3cret");
     assert_eq!(config.secret_files[0].path, folder.path().join("build-bot"));
+    assert!(config.redacted_toml().contains("secret = { credential = \"build-bot\" }\n"));
 }
 
 #[test]
@@ -52,4 +53,8 @@ fn a_config_examined_without_secrets_needs_no_credentials() {
     let text = spoilt("{ env = \"BOT_TOKEN\" }", "{ credential = \"build-bot\" }");
     std::fs::write(&path, text).unwrap();
     assert!(load_without_secrets(&path).is_ok());
+    let (config, left_out) = examine(&path).unwrap();
+    let key = "tokens[0].secret.credential";
+    assert!(left_out.iter().any(|one| one.key == key && one.what == "credential build-bot"));
+    assert!(config.redacted_toml().contains("secret = { credential = \"build-bot\" }\n"));
 }

@@ -104,7 +104,7 @@ fn credentials_are_basic_and_never_printed() {
     assert_eq!(proxy.authorization().unwrap().expose_secret(), "Basic bWU6cGE6c3M=");
     let printed = config.redacted_toml();
     assert!(
-        printed.contains("proxy = { url = \"https://proxy:8443\", username = \"me\", password = \"<redacted>\" }\n"),
+        printed.contains("proxy = { url = \"https://proxy:8443\", username = \"me\", password = { env = \"P\" } }\n"),
         "{printed}"
     );
     let variables =
@@ -114,7 +114,9 @@ fn credentials_are_basic_and_never_printed() {
     assert_eq!(proxy.authorization().unwrap().expose_secret(), "Basic bWU6cEA6c3M=");
     let printed = config.redacted_toml();
     assert!(
-        printed.contains("password = \"<redacted>\" } # from HTTPS_PROXY; uploads_url: none\n"),
+        printed.contains(
+            "password = { value = \"<redacted>\" } } # from HTTPS_PROXY; uploads_url: none\n"
+        ),
         "{printed}"
     );
     for text in [printed, format!("{config:?}")] {

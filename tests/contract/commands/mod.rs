@@ -3,6 +3,7 @@
 #[expect(dead_code, reason = "of the build script, only the commit is looked for here")]
 #[path = "../../../build.rs"]
 mod build_script;
+mod check;
 mod help;
 mod version;
 

@@ -78,7 +78,8 @@ impl Read for CaFile {
     fn read(entry: &Entry<'_>) -> Option<Self> {
         let path = PathBuf::read(entry)?;
         // The file belongs to the machine of the gateway, like its secrets.
-        if entry.document.secrets == Secrets::Presumed {
+        if entry.document.secrets == Secrets::Presumed && !path.exists() {
+            entry.document.leave_out(&entry.path, format!("file {}", path.display()));
             return Some(Self { path, certificates: Arc::default() });
         }
         Self::load(&path).or_else(|problem| entry.refuse(problem, Self::accepted()).ok_or(())).ok()

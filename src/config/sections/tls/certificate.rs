@@ -73,6 +73,8 @@ impl CertificateFiles {
         let key: Option<PathBuf> = reader.required("key");
         let (cert, key) = (cert?, key?);
         if reader.secrets() == Secrets::Presumed {
+            reader.leave_out("cert", format!("file {}", cert.display()));
+            reader.leave_out("key", format!("file {}", key.display()));
             return Some(Self { cert, key, loaded: None });
         }
         match load(&cert, &key) {
