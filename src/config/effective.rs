@@ -78,7 +78,9 @@ impl Config {
             key: "cache.predicted_etags".into(),
             problem: "is used with `dialect = \"github\"` only: of other upstreams no form of ETags is known".into(),
         });
-        in_clear
+        let notices = self.notices.iter().cloned();
+        notices
+            .chain(in_clear)
             .chain(open)
             .chain(foreign)
             .chain(unused)

@@ -17,10 +17,12 @@ mod tests;
 use std::path::Path;
 use std::sync::Arc;
 
-use input::document::Secrets;
+use input::document::{Loaded, Manner, Secrets};
+use input::include::Pattern;
 use input::reader::Reader;
+use input::references::References;
 use input::secret_file::Source;
-use input::{load_as, load_with};
+use input::{complete, load_config};
 use sections::{Apps, Tokens};
 
 use crate::decision::{AccountId, AccountLayout, AccountSettings, ClientSettings, Settings};
@@ -42,6 +44,9 @@ pub use sections::{
     Telemetry, Territory, Token, Upstream, Webhooks, WriteStore, Writes, digest, digest_hex,
     generate, load_certificate, parse_expiry,
 };
+
+/// The JSON schema of the config, draft 2020-12. A test compares it with the reader.
+pub const SCHEMA: &str = include_str!("../../config/weir.schema.json");
 
 /// Requests that may wait for admission at once. Each holds a connection and at most one small
 /// body; the queue of writes has the same bound.
@@ -81,10 +86,12 @@ pub struct Config {
     pub telemetry: Telemetry,
     /// The files of settings, secrets above all, with their content.
     pub secret_files: Vec<SecretFile>,
-    /// The text that all this was read from.
+    /// The texts that all this was read from.
     source: Arc<Source>,
     /// [`AccountId`]s of the accounts.
     pub account_layout: AccountLayout,
+    /// Warnings about the files themselves.
+    notices: Vec<Warning>,
 }
 
 impl Config {
@@ -107,10 +114,11 @@ impl Config {
         self.clients.iter().filter(|client| !client.retired).filter(uses)
     }
 
-    /// Reads the same text again, with the present content of its files. A file that is of no use
+    /// Reads the same texts again, with the present content of its files. A file that is of no use
     /// keeps the content that it had before, and has a problem.
     pub fn with_present_files(&self) -> Result<Self, Faults> {
-        self.source.read_again(&self.secret_files, read)
+        let config = self.source.read_again(&self.secret_files, read)?;
+        Ok(Self { notices: self.notices.clone(), ..config })
     }
 
     /// Settings of the quota ledger and the scheduler.
@@ -140,33 +148,70 @@ impl Config {
     }
 }
 
-/// Loads and validates the file at `path`. Secrets come from the process's environment and from
-/// files; relative paths begin at the file's directory.
+/// Loads and validates the file at `path`, with those that it includes. Secrets come from the
+/// process's environment and from files; relative paths begin at the directory of the file that
+/// names them.
 pub fn load(path: &Path) -> Result<Config, Faults> {
-    load_as(path, Secrets::Resolved, read)
+    complete(load_config(path, STRICT, read).map(noticed))
 }
 
 /// Like [`load`], with placeholders for secrets: for a config that is examined on a machine without
 /// its secrets.
 pub fn load_without_secrets(path: &Path) -> Result<Config, Faults> {
-    load_as(path, Secrets::Presumed, read)
+    let manner = Manner { secrets: Secrets::Presumed, ..STRICT };
+    complete(load_config(path, manner, read).map(noticed))
 }
 
-/// Like [`load_without_secrets`], and returns what was left out: secrets, and files that belong to
-/// the machine of the gateway and are not on this one.
-pub fn examine(path: &Path) -> Result<(Config, Vec<LeftOut>), Faults> {
-    load_with(path, Secrets::Presumed, read)
+/// A config as far as a machine can know it that is not the gateway's.
+pub struct Examined {
+    /// The config; `None` if it depends on variables that are not set here.
+    pub config: Option<Config>,
+    /// Secrets, variables that are not set, and files that are not on this machine.
+    pub left_out: Vec<LeftOut>,
+    /// All files that were read.
+    pub files: Vec<String>,
+}
+
+/// Like [`load`], and returns the names of all files too.
+pub fn load_files(path: &Path) -> Result<Examined, Faults> {
+    load_config(path, STRICT, read).map(examined)
+}
+
+/// Like [`load_without_secrets`], and returns what was left out. A variable that is not set is no
+/// fault.
+pub fn examine(path: &Path) -> Result<Examined, Faults> {
+    let manner = Manner { secrets: Secrets::Presumed, references: References::Examined };
+    load_config(path, manner, read).map(examined)
+}
+
+/// The manner of the machine that runs the gateway.
+const STRICT: Manner = Manner { secrets: Secrets::Resolved, references: References::Resolved };
+
+fn examined(loaded: Loaded<Config>) -> Examined {
+    let Loaded { value, left_out, files, .. } = noticed(loaded);
+    Examined { config: value, left_out, files }
+}
+
+/// Adds the remarks about the files to the config.
+fn noticed(mut loaded: Loaded<Config>) -> Loaded<Config> {
+    let notices = loaded.notices.drain(..);
+    let notices = notices.map(|(key, problem)| Warning { key, problem }).collect();
+    if let Some(config) = &mut loaded.value {
+        config.notices = notices;
+    }
+    loaded
 }
 
 /// Loads `[listen]` alone from the file at `path`, for commands that talk to a running gateway.
-/// Other sections are not validated, so their secrets may be absent.
+/// Other sections are not validated, so their secrets and variables may be absent.
 pub fn load_listen(path: &Path) -> Result<Listen, Faults> {
-    load_as(path, Secrets::Resolved, |root| {
+    complete(load_config(path, STRICT, |root| {
+        root.optional::<Vec<Pattern>>("include");
         for section in OTHER_SECTIONS {
             root.entry(section);
         }
         root.section("listen", |reader| Some(Listen::read(reader)))
-    })
+    }))
 }
 
 /// Every section but `[listen]`.
@@ -195,11 +240,12 @@ pub fn parse(
     env: &dyn Fn(&str) -> Option<String>,
     base_dir: &Path,
 ) -> Result<Config, Faults> {
-    input::parse_as(text, file_name, env, base_dir, read)
+    input::parse_config(text, file_name, env, base_dir, read)
 }
 
 /// Reads the whole file. All of it is read before the first fault is acted on.
 fn read(root: &mut Reader<'_>) -> Option<Config> {
+    root.optional::<Vec<Pattern>>("include");
     let listen = root.section("listen", |reader| Some(Listen::read(reader)));
     let upstream = root.section("upstream", Upstream::read);
     let accounts = Account::read_all(root);
@@ -250,5 +296,6 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
         secret_files: root.secret_files(),
         source: Arc::new(root.source()),
         account_layout,
+        notices: Vec::new(),
     })
 }

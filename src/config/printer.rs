@@ -46,9 +46,9 @@ impl Printer {
     }
 }
 
-/// Formats a TOML string.
+/// Formats a TOML string, in which nothing refers to a variable.
 pub(crate) fn text(value: impl Display) -> String {
-    toml::Value::String(value.to_string()).to_string()
+    toml::Value::String(value.to_string().replace("${", "$${")).to_string()
 }
 
 /// Formats a TOML float, which always has a point.

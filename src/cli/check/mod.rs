@@ -17,7 +17,7 @@ use clap::Args;
 use super::process::{BAD_CONFIG, CONFIG_VARIABLE, DEFAULT_CONFIG, FAILED, runtime};
 use super::stored_writes::with_stored_writes;
 use crate::clock::Clock;
-use crate::config::{self, Config, LeftOut, WriteStore};
+use crate::config::{self, Config, Examined, LeftOut, WriteStore};
 use crate::gateway::{
     CertificateProblem, CheckedState, TokenCheck, certificate_problems, check_tokens,
     folder_problem, listen_problems, missing_authorities, obstacle,
@@ -28,6 +28,7 @@ use crate::writes::file::FileStore;
 use report::{Finding, Report};
 
 #[derive(Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Check {
     /// The config file
     #[arg(long, env = CONFIG_VARIABLE, hide_env_values = true, default_value = DEFAULT_CONFIG, value_name = "FILE")]
@@ -43,6 +44,9 @@ pub struct Check {
     /// Print one JSON object with the status, the faults, the warnings and the effective config
     #[arg(long)]
     json: bool,
+    /// Print the JSON schema of the config for editors, and check nothing
+    #[arg(long, conflicts_with_all = ["online", "no_secrets", "json"])]
+    schema: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +69,10 @@ impl Check {
     }
 
     fn check(&self, out: &mut dyn Write, err: &mut dyn Write) -> Outcome {
+        if self.schema {
+            let written = out.write_all(config::SCHEMA.as_bytes()).and_then(|()| out.flush());
+            return written.map_or(Outcome::Unwritten, |()| Outcome::Valid);
+        }
         let mut report = Report::new(&self.config, self.no_secrets);
         self.examine(&mut report);
         let written = if self.json { report.write_json(out) } else { report.write(out, err) };
@@ -79,11 +87,12 @@ impl Check {
         let loaded = if self.no_secrets {
             config::examine(&self.config)
         } else {
-            config::load(&self.config).map(|config| (config, Vec::new()))
+            config::load_files(&self.config)
         };
         match loaded {
-            Ok((config, left_out)) => {
-                report.left_out = left_out;
+            Ok(Examined { config, left_out, files }) => {
+                (report.left_out, report.files) = (left_out, files);
+                let Some(config) = config else { return };
                 self.examine_machine(&config, report);
                 report.warnings = warnings(&config, &self.config);
                 report.effective = Some(config.redacted_toml());

@@ -60,7 +60,10 @@ pub struct Report {
     pub warnings: Vec<Finding>,
     pub left_out: Vec<LeftOut>,
     pub tokens: Vec<TokenCheck>,
-    /// The effective config as TOML, without secrets; `None` if the file has faults.
+    /// The config file and those that it includes; empty if there are faults.
+    pub files: Vec<String>,
+    /// The effective config as TOML, without secrets; `None` if the file has faults, or depends on
+    /// variables that are not set.
     pub effective: Option<String>,
 }
 
@@ -74,6 +77,7 @@ impl Report {
             warnings: Vec::new(),
             left_out: Vec::new(),
             tokens: Vec::new(),
+            files: Vec::new(),
             effective: None,
         }
     }
@@ -101,6 +105,9 @@ impl Report {
         }
         for LeftOut { key, what } in &self.left_out {
             writeln!(err, "note: {file}: {key}: not checked: {what}")?;
+        }
+        if self.effective.is_none() {
+            writeln!(err, "note: {file}: no effective config: a variable is not set here")?;
         }
         self.write_tokens(err)?;
         for warning in &self.warnings {
@@ -136,6 +143,7 @@ impl Report {
         let object = json!({
             "status": if self.is_valid() { "valid" } else { "faulty" },
             "file": self.file.display().to_string(),
+            "files": self.files,
             "secrets": if self.without_secrets { "left_out" } else { "read" },
             "faults": self.faults,
             "warnings": self.warnings,

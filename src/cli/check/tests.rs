@@ -13,8 +13,8 @@ fn checked_in(folder: &Path, text: &str, online: bool) -> (Outcome, String, Stri
     let config = folder.join("weir.toml");
     std::fs::write(&config, text).unwrap();
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let outcome =
-        Check { config, online, no_secrets: false, json: false }.check(&mut out, &mut err);
+    let outcome = Check { config, online, no_secrets: false, json: false, schema: false }
+        .check(&mut out, &mut err);
     (outcome, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
 }
 

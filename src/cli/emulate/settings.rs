@@ -13,7 +13,7 @@ use toml::de::DeValue;
 
 use crate::api::Dialect;
 use crate::config::Faults;
-use crate::config::input::document::{Secrets, quoted};
+use crate::config::input::document::quoted;
 use crate::config::input::load_as;
 use crate::config::input::reader::{Entry, Read, Reader};
 use crate::emulator::{Conditions, FaultSpec, Options};
@@ -33,7 +33,7 @@ pub struct Settings {
 
 /// Loads the file at `path`; relative paths in it begin at its directory.
 pub fn load(path: &Path) -> Result<Settings, Faults> {
-    load_as(path, Secrets::Resolved, read)
+    load_as(path, read)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "every function that reads a file has this form")]
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Settings, Faults> {
-        crate::config::input::parse_as(text, "emulate.toml", &|_| None, Path::new("base"), read)
+        crate::config::input::parse_as(text, "emulate.toml", Path::new("base"), read)
     }
 
     const WHOLE: &str = r#"

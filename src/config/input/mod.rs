@@ -7,49 +7,90 @@ pub(crate) mod declared;
 pub(crate) mod document;
 pub(crate) mod fault;
 pub(crate) mod http_url;
+pub(crate) mod include;
 pub(crate) mod reader;
+pub(crate) mod references;
 pub(crate) mod scalars;
 pub(crate) mod secret;
 pub(crate) mod secret_file;
+mod sources;
+#[cfg(test)]
+pub(crate) mod visits;
 
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
 use zeroize::Zeroizing;
 
-use document::{Document, FILE_BYTES_MAX, LeftOut, Secrets};
+use document::{Document, FILE_BYTES_MAX, Loaded, Manner, Secrets};
 use fault::{Fault, Faults};
 use reader::Reader;
+use references::References;
+use sources::File;
 
-/// Loads a file whose keys `read` knows.
+/// The manner of files that are no config of the gateway: as they are.
+#[cfg(feature = "emulator")]
+const PLAIN: Manner = Manner { secrets: Secrets::Resolved, references: References::Literal };
+
+/// Loads a file whose keys `read` knows, without references to variables and other files.
+#[cfg(feature = "emulator")]
 pub(crate) fn load_as<T>(
     path: &Path,
-    secrets: Secrets,
     read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
 ) -> Result<T, Faults> {
-    load_with(path, secrets, read).map(|(loaded, _)| loaded)
+    let (name, text) = named_file(path)?;
+    let file = File { name: &name, text: &text, folder: folder_of(path) };
+    complete(read_file(&file, &variable, PLAIN, None, read))
 }
 
-/// Like [`load_as`], and returns what was left out because secrets are not read.
-pub(crate) fn load_with<T>(
+/// Loads a config whose keys `read` knows, with the files that it includes.
+pub(crate) fn load_config<T>(
     path: &Path,
-    secrets: Secrets,
+    manner: Manner,
     read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
-) -> Result<(T, Vec<LeftOut>), Faults> {
-    let file_name = path.display().to_string();
-    let text = read_file(path)
-        .map_err(|(line, problem)| Faults(vec![Fault::of_file(&file_name, line, problem)]))?;
-    let env = |name: &str| std::env::var(name).ok();
-    parse_with(&text, &file_name, &env, path.parent().unwrap_or(Path::new("")), secrets, read)
+) -> Result<Loaded<T>, Faults> {
+    let (name, text) = named_file(path)?;
+    let file = File { name: &name, text: &text, folder: folder_of(path) };
+    read_file(&file, &variable, manner, Some(path), read)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+/// Returns what was read if nothing was left out.
+pub(crate) fn complete<T>(loaded: Result<Loaded<T>, Faults>) -> Result<T, Faults> {
+    loaded?.value.ok_or_else(|| Faults(Vec::new()))
+}
+
+/// Returns the name and the text of the file that the operator gave.
+fn named_file(path: &Path) -> Result<(String, String), Faults> {
+    let name = path.display().to_string();
+    match text_of(path) {
+        Ok(text) => Ok((name, text)),
+        Err((line, problem)) => Err(Faults(vec![Fault::of_file(&name, line, problem)])),
+    }
+}
+
+/// Like [`text_of`], of a regular file: opening a pipe would block.
+fn regular_text(path: &Path) -> Result<String, (Option<usize>, String)> {
+    let failed = |error: io::Error| (None, format!("cannot be read: {error}"));
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err((None, "is not a regular file".to_owned()));
+    }
+    text_of(path)
 }
 
 /// Returns the text of a file; or the problem, with its line if it has one.
-fn read_file(path: &Path) -> Result<String, (Option<usize>, String)> {
+fn text_of(path: &Path) -> Result<String, (Option<usize>, String)> {
     let failed = |error: io::Error| (None, format!("cannot be read: {error}"));
     let mut bytes = Vec::new();
     // One byte beyond the limit reveals a file that is too large.
-    File::open(path)
+    std::fs::File::open(path)
         .map_err(failed)?
         .take(FILE_BYTES_MAX as u64 + 1)
         .read_to_end(&mut bytes)
@@ -70,7 +111,7 @@ pub(crate) fn regular_file(path: &Path, bytes_max: usize) -> Result<Zeroizing<Ve
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
         return Err("is not a regular file".to_owned());
     }
-    let file = File::open(path).map_err(failed)?;
+    let file = std::fs::File::open(path).map_err(failed)?;
     let mut bytes = Zeroizing::new(Vec::with_capacity(bytes_max + 1));
     file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() > bytes_max {
@@ -87,39 +128,50 @@ fn check_size(bytes: usize) -> Result<(), String> {
     }
 }
 
-/// Parses a text whose keys `read` knows.
-pub(crate) fn parse_as<T>(
+/// Parses the text of a config whose keys `read` knows. A text includes no files.
+pub(crate) fn parse_config<T>(
     text: &str,
-    file_name: &str,
+    name: &str,
     env: &dyn Fn(&str) -> Option<String>,
-    base_dir: &Path,
+    folder: &Path,
     read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
 ) -> Result<T, Faults> {
-    parse_with(text, file_name, env, base_dir, Secrets::Resolved, read).map(|(parsed, _)| parsed)
+    let manner = Manner { secrets: Secrets::Resolved, references: References::Resolved };
+    complete(read_file(&File { name, text, folder }, env, manner, None, read))
 }
 
-fn parse_with<T>(
+/// Parses a text whose keys `read` knows, without references to variables.
+#[cfg(all(test, feature = "emulator"))]
+pub(crate) fn parse_as<T>(
     text: &str,
-    file_name: &str,
+    name: &str,
+    folder: &Path,
+    read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
+) -> Result<T, Faults> {
+    complete(read_file(&File { name, text, folder }, &|_| None, PLAIN, None, read))
+}
+
+/// Reads a file; with its path, also those that it includes.
+fn read_file<T>(
+    file: &File<'_>,
     env: &dyn Fn(&str) -> Option<String>,
-    base_dir: &Path,
-    secrets: Secrets,
+    manner: Manner,
+    path: Option<&Path>,
     read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
-) -> Result<(T, Vec<LeftOut>), Faults> {
-    parse_document(Document::new(text, file_name, env, base_dir, secrets), text, read)
-}
-
-fn parse_document<T>(
-    document: Document<'_>,
-    text: &str,
-    read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
-) -> Result<(T, Vec<LeftOut>), Faults> {
-    if let Err(problem) = check_size(text.len()) {
-        document.fault(None, "", problem, None);
-        return document.finish(None).map(|parsed| (parsed, Vec::new()));
+) -> Result<Loaded<T>, Faults> {
+    if let Err(problem) = check_size(file.text.len()) {
+        return Err(Faults(vec![Fault::of_file(file.name, None, problem)]));
     }
-    let table = document.parse(text);
-    let config = table.as_ref().and_then(|table| Reader::document(&document, table, read));
-    let left_out = document.take_left_out();
-    document.finish(config).map(|config| (config, left_out))
+    // Declared first, because the table borrows from them.
+    let included;
+    let mut document = Document::new(env, manner);
+    let mut table = document.add(file);
+    if let Some(table) = &mut table {
+        included = include::texts(&mut document, path, table);
+        for file in &included {
+            include::add(&mut document, &file.file(), table);
+        }
+    }
+    let value = table.as_ref().and_then(|table| Reader::document(&document, table, read));
+    document.finish(value)
 }

@@ -9,6 +9,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::document::{Document, Secrets, listed, quoted};
 use super::secret_file::{SecretFile, Source};
+#[cfg(test)]
+use super::visits;
 
 /// A type with a syntax in the file.
 pub(crate) trait Read: Sized {
@@ -71,6 +73,11 @@ impl<'a> Entry<'a> {
         None
     }
 
+    /// Returns true if the value came from the environment, at least in part.
+    pub(super) fn is_from_environment(&self) -> bool {
+        self.document.is_from_environment(self.at)
+    }
+
     /// Adds a fault about the type of the value. The value is not quoted, because it might be a
     /// secret.
     pub(crate) fn refuse_type<T: Read>(&self) -> Option<T> {
@@ -83,9 +90,13 @@ impl<'a> Entry<'a> {
         format!("wrong type: {article} {found}")
     }
 
-    /// Returns the text of a `T` that is written as a string.
+    /// Returns the text of a `T` that is written as a string; `None` after a fault, also for a
+    /// reference to a variable that is not set.
     pub(crate) fn text<T: Read>(&self) -> Option<&'a str> {
-        self.value.as_str().or_else(|| self.refuse_type::<T>().and(None))
+        #[cfg(test)]
+        visits::typed::<T>(&self.path);
+        let text = self.value.as_str().or_else(|| self.refuse_type::<T>().and(None))?;
+        (!self.document.refuse_unresolved(self.at, &self.path)).then_some(text)
     }
 
     /// Parses a `T` that is written as a string; a fault calls it a bad `noun`.
@@ -116,6 +127,8 @@ impl<'a> Entry<'a> {
 
     /// Returns the items of a `T` that is written as a list.
     pub(crate) fn items<T: Read>(&self) -> Option<Vec<Entry<'a>>> {
+        #[cfg(test)]
+        visits::typed::<T>(&self.path);
         let Some(array) = self.value.as_array() else { return self.refuse_type::<T>().and(None) };
         Some(array.iter().enumerate().map(|(index, item)| self.item(index, item)).collect())
     }
@@ -272,6 +285,8 @@ impl<'a> Reader<'a> {
         if !self.known.contains(&name) {
             self.known.push(name);
         }
+        #[cfg(test)]
+        visits::key(&self.key(name));
         let (key, value) = self.table?.get_key_value(name)?;
         Some(Entry {
             document: self.document,
@@ -293,11 +308,15 @@ impl<'a> Reader<'a> {
 
     /// Reads `name`; `None` when it is not set, or faulty.
     pub(crate) fn optional<T: Read>(&mut self, name: &'static str) -> Option<T> {
+        #[cfg(test)]
+        visits::typed::<T>(&self.key(name));
         T::read(&self.entry(name)?)
     }
 
     /// Reads `name`, whose absence is a fault.
     pub(crate) fn required<T: Read>(&mut self, name: &'static str) -> Option<T> {
+        #[cfg(test)]
+        visits::typed::<T>(&self.key(name));
         match self.entry(name) {
             Some(entry) => T::read(&entry),
             None => self.refuse(name, "missing", T::accepted()),
@@ -315,6 +334,8 @@ impl<'a> Reader<'a> {
         name: &'static str,
         default: T,
     ) -> T {
+        #[cfg(test)]
+        visits::positive(&self.key(name));
         let value = self.or(name, default);
         if value == T::default() {
             self.refuse::<T>(name, "zero", format!("more than zero: {}", T::accepted()));

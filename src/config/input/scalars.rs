@@ -191,7 +191,7 @@ impl Read for IpNet {
     }
 }
 
-/// Relative paths begin at the config file's directory.
+/// Relative paths begin at the directory of the file that names them.
 impl Read for PathBuf {
     fn accepted() -> String {
         "the path of a file, relative to the config file or absolute".to_owned()
@@ -202,6 +202,6 @@ impl Read for PathBuf {
         if text.is_empty() || text.contains('\0') {
             return entry.refuse("bad path", Self::accepted());
         }
-        Some(entry.document.base_dir.join(text))
+        Some(entry.document.folder(entry.at).join(text))
     }
 }

@@ -202,13 +202,14 @@ fn placeholder(entry: &Entry<'_>, source: &str, shown: &str) -> Zeroizing<String
 fn from_environment(entry: &Entry<'_>) -> Option<(Zeroizing<String>, Source)> {
     let name = entry.text::<Secret>()?;
     let is_conventional = is_conventional(name);
-    let shown = if is_conventional {
+    let shown = if is_conventional && !entry.is_from_environment() {
         format!("environment variable {name}")
     } else {
         "the environment variable named here".to_owned()
     };
     if entry.document.secrets == Secrets::Presumed {
-        let source = Source::Env(is_conventional.then(|| name.to_owned()));
+        let is_name = is_conventional && !entry.is_from_environment();
+        let source = Source::Env(is_name.then(|| name.to_owned()));
         return Some((placeholder(entry, &format!("env {name:?}"), &shown), source));
     }
     match (entry.document.env)(name) {
@@ -239,7 +240,8 @@ fn from_path<T>(
     if entry.document.secrets == Secrets::Presumed {
         let source = format!("file {}", path.display());
         // Tokens have neither a slash nor a point.
-        let is_path = entry.text::<Secret>().is_some_and(|text| text.contains(['/', '.']));
+        let is_path = !entry.is_from_environment()
+            && entry.text::<Secret>().is_some_and(|text| text.contains(['/', '.']));
         let (shown, path) = if is_path {
             (source.clone(), Some(path))
         } else {
@@ -260,7 +262,7 @@ fn from_credential<T>(
     let name = credential_name(entry)?;
     if entry.document.secrets == Secrets::Presumed {
         let source = format!("credential {name}");
-        let (shown, name) = if is_surely_a_name(name) {
+        let (shown, name) = if is_surely_a_name(name) && !entry.is_from_environment() {
             (source.clone(), Some(name.to_owned()))
         } else {
             ("the credential named here".to_owned(), None)

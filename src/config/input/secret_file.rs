@@ -2,7 +2,7 @@
 //! present content.
 //!
 //! A changed file must not put other changes of the config into force, which wait for a reload. So
-//! the config's own text is kept.
+//! the config's own text is kept, and that of the files that it includes.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,10 +10,12 @@ use std::path::{Path, PathBuf};
 
 use secrecy::{ExposeSecret, SecretString};
 
-use super::document::{Document, Secrets};
+use super::document::{Document, Manner, Secrets};
 use super::fault::Faults;
 use super::reader::Reader;
-use super::{parse_document, regular_file};
+use super::references::References;
+use super::sources::File;
+use super::{complete, include, regular_file, variable};
 
 /// Largest file accepted: a PEM file with a chain of keys is far smaller.
 const SECRET_BYTES_MAX: usize = 64 * 1024;
@@ -109,35 +111,55 @@ fn text_of(path: &Path) -> Result<SecretString, String> {
     Ok(text.into())
 }
 
-/// The text of a config, for another reading.
-pub struct Source {
+/// The texts of a config and of the files that it includes, for another reading.
+pub struct Source(Vec<SourceFile>);
+
+/// One file with its text.
+struct SourceFile {
+    name: String,
     text: SecretString,
-    file_name: String,
-    base_dir: PathBuf,
+    folder: PathBuf,
 }
 
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Source").field("file_name", &self.file_name).finish_non_exhaustive()
+        f.debug_list().entries(self.0.iter().map(|file| &file.name)).finish()
+    }
+}
+
+impl SourceFile {
+    fn file(&self) -> File<'_> {
+        File { name: &self.name, text: self.text.expose_secret(), folder: &self.folder }
     }
 }
 
 impl Source {
-    pub(crate) fn of(text: &str, file_name: &str, base_dir: &Path) -> Self {
-        Self { text: text.into(), file_name: file_name.to_owned(), base_dir: base_dir.to_owned() }
+    pub(super) fn of<'f>(files: impl Iterator<Item = File<'f>>) -> Self {
+        let owned = |file: File<'_>| SourceFile {
+            name: file.name.to_owned(),
+            text: file.text.into(),
+            folder: file.folder.to_owned(),
+        };
+        Self(files.map(owned).collect())
     }
 
-    /// Reads the text again, with the present content of files. `before` has what they held.
+    /// Reads the texts again, with the present content of files. `before` has what they held.
     pub(crate) fn read_again<T>(
         &self,
         before: &[SecretFile],
         read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
     ) -> Result<T, Faults> {
-        let text = self.text.expose_secret();
-        let env = |name: &str| std::env::var(name).ok();
-        let mut document =
-            Document::new(text, &self.file_name, &env, &self.base_dir, Secrets::Resolved);
+        let Some((config, included)) = self.0.split_first() else { return Err(Faults(Vec::new())) };
+        let manner = Manner { secrets: Secrets::Resolved, references: References::Resolved };
+        let mut document = Document::new(&variable, manner);
         document.before = before;
-        parse_document(document, text, read).map(|(config, _)| config)
+        let mut table = document.add(&config.file());
+        if let Some(table) = &mut table {
+            for file in included {
+                include::add(&mut document, &file.file(), table);
+            }
+        }
+        let value = table.as_ref().and_then(|table| Reader::document(&document, table, read));
+        complete(document.finish(value))
     }
 }

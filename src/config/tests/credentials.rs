@@ -53,7 +53,8 @@ fn a_config_examined_without_secrets_needs_no_credentials() {
     let text = spoilt("{ env = \"BOT_TOKEN\" }", "{ credential = \"build-bot\" }");
     std::fs::write(&path, text).unwrap();
     assert!(load_without_secrets(&path).is_ok());
-    let (config, left_out) = examine(&path).unwrap();
+    let Examined { config, left_out, .. } = examine(&path).unwrap();
+    let config = config.unwrap();
     let key = "tokens[0].secret.credential";
     assert!(left_out.iter().any(|one| one.key == key && one.what == "credential build-bot"));
     assert!(config.redacted_toml().contains("secret = { credential = \"build-bot\" }\n"));

@@ -11,6 +11,8 @@ mod https;
 mod issuers;
 mod proxy;
 mod query_rules;
+mod schema;
+mod second_reading;
 mod spools;
 mod unbuilt;
 mod unreadable;

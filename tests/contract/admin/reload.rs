@@ -421,6 +421,27 @@ async fn the_admin_reload_refuses_a_bad_config_with_422() {
 }
 
 #[tokio::test]
+async fn a_reload_reads_included_files_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, included) = (folder.path().join("weir.toml"), folder.path().join("more.toml"));
+    let world = Setup::new().start().await;
+    world.current.read_from(file.clone());
+    std::fs::write(&file, format!("include = [\"more.toml\"]\n{}", world.text)).unwrap();
+    std::fs::write(&included, "").unwrap();
+    world.current.reload().unwrap();
+    let key = bearer(NEW_KEY);
+    let ask = async || world.get_with(WIDGETS, &[("authorization", &key)]).await;
+    ask().await.assert_status(401);
+    std::fs::write(&included, config::client("more", NEW_KEY, "")).unwrap();
+    world.current.reload().unwrap();
+    ask().await.assert_status(200);
+    std::fs::remove_file(&included).unwrap();
+    let fault = world.current.reload().unwrap_err().to_string();
+    assert!(fault.contains("weir.toml:1: include[0]: "), "{fault}");
+    ask().await.assert_status(200);
+}
+
+#[tokio::test]
 async fn reloads_under_load_lose_and_refuse_nothing() {
     let world = Setup::new().accounts(2).unspaced_writes().start().await;
     let readers = (0..8).map(|number| {

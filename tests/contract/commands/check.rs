@@ -47,7 +47,11 @@ spool_folder = "var/spool"
 store = { path = "var/weir.redb" }
 "#;
 
-fn checked(text: &str, arguments: &[&str], variables: &[(&str, &str)]) -> (i32, String, String) {
+pub fn checked(
+    text: &str,
+    arguments: &[&str],
+    variables: &[(&str, &str)],
+) -> (i32, String, String) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("weir.toml"), text).unwrap();
     checked_in(folder.path(), arguments, variables)
@@ -138,7 +142,7 @@ fn secrets_are_either_left_out_or_asked_about() {
 }
 
 /// A config for any machine, with a warning.
-const SMALL: &str = r#"[upstream]
+pub const SMALL: &str = r#"[upstream]
 url = "http://code.corp"
 [[accounts]]
 name = "bot"
@@ -179,8 +183,9 @@ fn a_valid_config_is_one_json_object_for_programs() {
     assert!(!out.contains("s3cret"), "{out}");
     let report: Value = serde_json::from_str(&out).unwrap();
     let members: Vec<&String> = report.as_object().unwrap().keys().collect();
-    let documented =
-        ["config", "faults", "file", "left_out", "secrets", "status", "tokens", "warnings"];
+    let documented = [
+        "config", "faults", "file", "files", "left_out", "secrets", "status", "tokens", "warnings",
+    ];
     assert_eq!(members, documented);
     assert_eq!(report["status"], "valid");
     assert_eq!((&report["file"], &report["secrets"]), (&json!("weir.toml"), &json!("read")));
@@ -255,4 +260,16 @@ fn tokens_of_an_online_check_are_json_too() {
     assert_eq!((&token["account"], &token["state"]), (&json!("bot"), &json!("unknown")));
     assert!(token["reason"].as_str().unwrap().contains("refused"), "{token}");
     assert_eq!(report["faults"][0]["problem"], "no token could be checked");
+}
+
+#[test]
+fn the_schema_is_printed_without_a_config() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, out, err) = checked_in(folder.path(), &["--schema"], &[]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert_eq!(out, std::fs::read_to_string("config/weir.schema.json").unwrap());
+    let schema: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    let drain = &schema["properties"]["listen"]["properties"]["drain"];
+    assert_eq!(drain["default"], "30s");
 }

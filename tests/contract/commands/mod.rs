@@ -5,6 +5,8 @@
 mod build_script;
 mod check;
 mod help;
+mod include;
+mod variables;
 mod version;
 
 use std::path::Path;

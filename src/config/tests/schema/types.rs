@@ -1,0 +1,133 @@
+//! The JSON schema of each type that the reader knows.
+//!
+//! A string may have a reference to a variable, `${NAME}`, wherever it has a pattern.
+
+use serde_json::{Value, json};
+
+use crate::api::{AccountKind, Dialect, TokenKind};
+use crate::config::input::reader::Choice;
+use crate::config::{CaRoots, ClientAuth, Freshness, LogFormat, Pace, Priority};
+
+/// A reference to a variable.
+const REFERENCE: &str = "\\$\\{";
+
+/// Returns the schema of the type with this name.
+pub fn fragment(kind: &str) -> Value {
+    if let Some(item) =
+        kind.strip_prefix("alloc::vec::Vec<").and_then(|rest| rest.strip_suffix('>'))
+    {
+        return json!({ "type": "array", "items": fragment(item) });
+    }
+    match short_name(kind) {
+        "bool" => json!({ "type": "boolean" }),
+        "u32" => json!({ "type": "integer", "minimum": 0, "maximum": u32::MAX }),
+        "u64" => json!({ "type": "integer", "minimum": 1, "maximum": i64::MAX }),
+        "NonZero" => json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX }),
+        "Ratio" => json!({ "type": "number", "minimum": 0, "maximum": 1 }),
+        "Duration" => text("[0-9]+(ms|s|m|h|d)"),
+        "Size" => text("[0-9]+(B|KiB|MiB|GiB|TiB)"),
+        "Arc" => text("[!-~]([ -~]*[!-~])?"),
+        "SocketAddr" => text(".+:[0-9]+"),
+        "HttpUrl" => text("[Hh][Tt][Tt][Pp][Ss]?://[^/?#@]+(/[^?#]*)?"),
+        "PathBuf" | "CaFile" | "Folder" | "Pattern" => text(".+"),
+        "FetchUrl" => text("[Hh][Tt][Tt][Pp][Ss]?://[^@#]+"),
+        "IpNet" => text("[0-9A-Fa-f.:]+(/[0-9]+)?"),
+        "Expiry" => text("[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ].+)?"),
+        "Claims" => json!({
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": { "anyOf": [
+                text(".+"),
+                { "type": "array", "items": text(".+"), "minItems": 1 },
+            ]},
+        }),
+        "Proxy" => proxy(),
+        "KeyHash" => text("[0-9A-Fa-f]{64}"),
+        "Allow" => text("\\s*(\\*|GET|HEAD|POST|PUT|PATCH|DELETE)\\s+\\S+\\s*"),
+        "Territory" => text("[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)?"),
+        "Reach" => json!({ "type": "array", "items": fragment("Territory"), "minItems": 1 }),
+        "Secret" | "Pem" => secret(),
+        "WriteStore" => json!({ "anyOf": [
+            one_of(&["memory"]),
+            {
+                "type": "object",
+                "properties": { "path": fragment("PathBuf") },
+                "required": ["path"],
+                "additionalProperties": false,
+            },
+        ]}),
+        "AccountKind" => choice::<AccountKind>(),
+        "CaRoots" => choice::<CaRoots>(),
+        "ClientAuth" => choice::<ClientAuth>(),
+        "Dialect" => choice::<Dialect>(),
+        "Freshness" => choice::<Freshness>(),
+        "LogFormat" => choice::<LogFormat>(),
+        "Pace" => choice::<Pace>(),
+        "Priority" => choice::<Priority>(),
+        "TokenKind" => choice::<TokenKind>(),
+        _ => panic!("say in this file how the type {kind} is written"),
+    }
+}
+
+/// Returns the last word of a type's path, without its parameters.
+fn short_name(kind: &str) -> &str {
+    kind.split('<').next().unwrap_or(kind).rsplit("::").next().unwrap_or(kind)
+}
+
+/// Excludes zero.
+pub fn at_least_one(schema: &mut Value) {
+    if schema["type"] == "integer" {
+        schema["minimum"] = json!(1);
+    } else if let Some(pattern) = schema["pattern"].as_str() {
+        schema["pattern"] = json!(pattern.replace("[0-9]+", "0*[1-9][0-9]*"));
+    } else {
+        panic!("a positive value without a number: {schema}");
+    }
+}
+
+fn text(pattern: &str) -> Value {
+    json!({ "type": "string", "pattern": format!("^{pattern}$|{REFERENCE}") })
+}
+
+fn choice<T: Choice>() -> Value {
+    one_of(&T::ALL.iter().map(|(name, _)| *name).collect::<Vec<_>>())
+}
+
+fn one_of(names: &[&str]) -> Value {
+    json!({ "anyOf": [{ "enum": names }, { "type": "string", "pattern": REFERENCE }] })
+}
+
+/// An address, an address with a user, or none.
+fn proxy() -> Value {
+    json!({ "anyOf": [
+        one_of(&["none"]),
+        fragment("HttpUrl"),
+        {
+            "type": "object",
+            "properties": {
+                "url": fragment("HttpUrl"),
+                "username": fragment("Arc"),
+                "password": secret(),
+            },
+            "required": ["url"],
+            "additionalProperties": false,
+        },
+    ]})
+}
+
+fn secret() -> Value {
+    let source = |name: &str, description: &str| {
+        json!({
+            "type": "object",
+            "properties": { name: { "type": "string", "description": description } },
+            "required": [name],
+            "additionalProperties": false,
+        })
+    };
+    json!({ "oneOf": [
+        source("env", "name of the variable that holds the secret"),
+        source("file", "path of the file that holds the secret"),
+        source("credential", "name of the credential of systemd that is the secret"),
+        source("value", "the secret itself, for tests"),
+    ]})
+}
