@@ -32,8 +32,9 @@ use crate::telemetry::Metrics;
 /// The share of all connections that one look chooses as victims. Chosen here: a look at 10,000
 /// takes a millisecond, and a flood of 10,000 a second needs sixteen.
 const VICTIMS_SHARE: usize = 16;
-/// The time for which a choice holds. Chosen here: ages hardly change meanwhile.
-const CHOICE_MS: u64 = 100;
+/// The time for which a choice holds. Chosen here: ages hardly change meanwhile, and a flood that
+/// needs few victims costs two looks a second.
+const CHOICE_MS: u64 = 500;
 /// Connections that are seen under one lock. Chosen here: it is held for some ten microseconds.
 const SEEN_AT_ONCE: usize = 256;
 /// The longest wait for the end of an evicted connection, which is a matter of microseconds.

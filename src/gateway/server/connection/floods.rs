@@ -19,9 +19,9 @@ const WINDOW_UPDATE: u8 = 8;
 /// as the least.
 pub const STREAMS_MAX: u32 = 250;
 
-/// Control frames of a connection at its begin. Chosen here: a client's first frames are ten, and a
-/// thousand cost a millisecond.
-const CONTROL_AT_FIRST: u32 = 1_000;
+/// Control frames of a connection at its begin. Chosen here: a client's first frames are ten. All
+/// of them are handled at once, so that a thousand would delay others by a millisecond.
+const CONTROL_AT_FIRST: u32 = 100;
 /// The most that it may save for later. Chosen here: the updates for 2 MiB of the smallest frames
 /// that clients ask for.
 const CONTROL_MAX: u32 = 10_000;
@@ -35,7 +35,10 @@ const BYTES_PER_CONTROL: usize = 256;
 /// Payload bytes of a control frame that cost as much as another frame.
 const PAYLOAD_PER_CONTROL: u32 = 64;
 
-/// Half resets of a connection, at its begin and at most. Chosen here: 500 resets, as others do.
+/// Half resets of a connection at its begin. Chosen here: a client may give up its first hundred
+/// requests.
+const HALF_RESETS_AT_FIRST: u32 = 200;
+/// The most that it may save for later. Chosen here: 500 resets, as others do.
 const HALF_RESETS_MAX: u32 = 1_000;
 /// Half resets per second.
 const HALF_RESETS_PER_SECOND: u32 = 20;
@@ -93,7 +96,7 @@ impl FrameBudget {
             filled_at: now,
         };
         let resets = Budget {
-            left: HALF_RESETS_MAX,
+            left: HALF_RESETS_AT_FIRST,
             max: HALF_RESETS_MAX,
             per_second: HALF_RESETS_PER_SECOND,
             filled_at: now,
@@ -214,13 +217,13 @@ mod tests {
     #[test]
     fn floods_of_control_frames_end() {
         for (kind, length, passed, flood) in [
-            (PING, 8, 1_000, Flood::Ping),
-            (SETTINGS, 0, 1_000, Flood::Settings),
-            (SETTINGS, 16_384, 3, Flood::Settings),
-            (WINDOW_UPDATE, 4, 1_000, Flood::WindowUpdate),
-            (PRIORITY, 5, 1_000, Flood::Priority),
-            (0xfa, 0, 1_000, Flood::Other),
-            (9, 0, 1_000, Flood::Other),
+            (PING, 8, 100, Flood::Ping),
+            (SETTINGS, 0, 100, Flood::Settings),
+            (SETTINGS, 1_024, 5, Flood::Settings),
+            (WINDOW_UPDATE, 4, 100, Flood::WindowUpdate),
+            (PRIORITY, 5, 100, Flood::Priority),
+            (0xfa, 0, 100, Flood::Other),
+            (9, 0, 100, Flood::Other),
         ] {
             let ended = Client::new().flood(|client| client.frame(kind, length));
             assert_eq!(ended, (passed, flood), "{kind} {length}");
@@ -233,8 +236,8 @@ mod tests {
             client.open(false)?;
             client.frame(RESET, 4)
         };
-        assert_eq!(Client::new().flood(resets), (999, Flood::Reset));
-        assert_eq!(Client::new().flood(|client| client.open(true)), (500, Flood::Reset));
+        assert_eq!(Client::new().flood(resets), (200, Flood::Reset));
+        assert_eq!(Client::new().flood(|client| client.open(true)), (100, Flood::Reset));
     }
 
     #[test]
