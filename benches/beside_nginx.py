@@ -214,6 +214,7 @@ def start_nginx(folder, config, core=SERVER_CORE):
 
 def start_weir(program, folder, config, log):
     """Checks the config, then starts the gateway with one worker."""
+    folder.mkdir(exist_ok=True)
     file = folder / "weir.toml"
     file.write_text(config)
     checked = subprocess.run([program, "check", "--config", file], capture_output=True, text=True)
@@ -409,8 +410,9 @@ def arguments(description, protocols):
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
         "weir",
-        nargs="?",
-        help="gateway program, built with --profile dist; without it, only nginx is measured",
+        nargs="*",
+        help="gateway program, built with --profile dist, and others to compare it with; without"
+        " any, only nginx is measured",
     )
     parser.add_argument(
         "--answer",

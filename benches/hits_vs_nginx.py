@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Compares cache hits per second of `weir serve` with those of nginx's proxy_cache.
 
-hits_vs_nginx.py [WEIR] [--protocol http|https|h2] [--answer issue|plain] [--rounds N]
+hits_vs_nginx.py [WEIR [OTHER]...] [--protocol http|https|h2] [--answer issue|plain] [--rounds N]
     [--seconds N] [--log on|off]
 
 Both serve the same answers with one worker each, in alternating rounds. Without WEIR, only nginx is
-measured. README.md describes the comparison and its limits.
+measured. OTHER is another build. README.md describes the comparison and its limits.
 """
 
 import hashlib
@@ -104,18 +104,18 @@ def compare(options, folder, processes):
     worker = worker_of(nginx.pid)
     servers = {"nginx": (plain, worker), "nginx, open_file_cache": (open_files, worker)}
 
-    if options.weir:
+    for number, program in enumerate(options.weir):
         port = free_port()
         # Weir serves fresh answers without revalidation, as nginx does.
         config = weir_config(origin, port, "rfc9111", protocol=options.protocol)
-        weir = start_weir(options.weir, folder, config, options.log)
+        weir = start_weir(program, folder / f"weir{number}", config, options.log)
         processes.append(weir)
         until_listening(weir, port)
-        servers["weir"] = (port, weir.pid)
+        servers[f"other {number}" if number else "weir"] = (port, weir.pid)
 
     print(
-        f"{URLS} answers of {ANSWER_BYTES} bytes ({options.answer}), {options.protocol}, {CONNECTIONS} connections,"
-        f" log {options.log}, {options.rounds} rounds of {options.seconds} s"
+        f"{URLS} answers of {ANSWER_BYTES} bytes ({options.answer}), {options.protocol},"
+        f" {CONNECTIONS} connections, log {options.log}, {options.rounds} rounds of {options.seconds} s"
     )
     for name, (port, _) in servers.items():
         fill(name, port, options.protocol)

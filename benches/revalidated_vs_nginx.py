@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Compares revalidated answers per second of `weir serve` with proxy_cache_revalidate of nginx.
 
-revalidated_vs_nginx.py [WEIR] [--answer issue|plain] [--rounds N] [--seconds N] [--log on|off]
+revalidated_vs_nginx.py [WEIR [OTHER]...] [--answer issue|plain] [--rounds N] [--seconds N]
+    [--log on|off]
 
 Both serve the same answers with one worker each, in alternating rounds. Each answer is revalidated
 by one conditional request, which must appear in the origin's log. Without WEIR, only nginx is
-measured. README.md describes the comparison and its limits.
+measured. OTHER is another build. README.md describes the comparison and its limits.
 """
 
 import collections
@@ -135,14 +136,13 @@ def compare(options, folder, processes):
     worker = worker_of(nginx.pid)
     servers = {"nginx": (plain, worker), "nginx, open_file_cache": (open_files, worker)}
 
-    if options.weir:
+    for number, program in enumerate(options.weir):
         port = free_port()
-        weir = start_weir(
-            options.weir, folder, weir_config(origin.port, port, "revalidate"), options.log
-        )
+        config = weir_config(origin.port, port, "revalidate")
+        weir = start_weir(program, folder / f"weir{number}", config, options.log)
         processes.append(weir)
         until_listening(weir, port)
-        servers["weir"] = (port, weir.pid)
+        servers[f"other {number}" if number else "weir"] = (port, weir.pid)
 
     print(
         f"{URLS} answers of {ANSWER_BYTES} bytes ({options.answer}), {CONNECTIONS} connections,"
