@@ -138,6 +138,16 @@ pub(crate) fn parse(text: &str) -> Result<HttpUrl, &'static str> {
         return Err("it has a query or a fragment");
     }
     let uri: Uri = text.parse().map_err(|_| "it cannot be read as one")?;
+    let (scheme, host, port) = origin(&uri)?;
+    let path = uri.path().trim_end_matches('/');
+    if path.contains("//") || path.split('/').any(|segment| segment == "." || segment == "..") {
+        return Err("its path has an empty or a dot segment");
+    }
+    Ok(HttpUrl::new(scheme, host, port, path.to_owned()))
+}
+
+/// Returns scheme, host and port of an address; an error quotes nothing of it.
+pub(crate) fn origin(uri: &Uri) -> Result<(Scheme, String, u16), &'static str> {
     let scheme = match uri.scheme_str() {
         Some("http") => Scheme::Http,
         Some("https") => Scheme::Https,
@@ -156,11 +166,7 @@ pub(crate) fn parse(text: &str) -> Result<HttpUrl, &'static str> {
             .and_then(port)
             .ok_or("its port is not a number from 1 to 65535")?,
     };
-    let path = uri.path().trim_end_matches('/');
-    if path.contains("//") || path.split('/').any(|segment| segment == "." || segment == "..") {
-        return Err("its path has an empty or a dot segment");
-    }
-    Ok(HttpUrl::new(scheme, host, port, path.to_owned()))
+    Ok((scheme, host, port))
 }
 
 fn host(written: &str) -> Option<String> {

@@ -70,7 +70,7 @@ fn issuers_of_no_use_are_refused() {
     let good = issuer("https://issuer.example");
     for (issuer, oidc, key, message) in [
         (issuer("http://issuer.example"), oidc(CLAIMS), "issuers[0].url", "plain HTTP to another"),
-        (issuer("ftp://issuer.example"), oidc(CLAIMS), "issuers[0].url", "not an https URL"),
+        (issuer("ftp://issuer.example"), oidc(CLAIMS), "issuers[0].url", "neither http nor https"),
         (issuer("https://u:p@issuer.example"), oidc(CLAIMS), "issuers[0].url", "a user name"),
         (issuer("https://issuer.example?a=b"), oidc(CLAIMS), "issuers[0].url", "a query"),
         (

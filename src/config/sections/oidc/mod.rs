@@ -13,7 +13,7 @@ use jsonwebtoken::jwk::JwkSet;
 use super::tls::CaFile;
 use crate::config::input::declared::Declared;
 use crate::config::input::document::Secrets;
-use crate::config::input::http_url::{HttpUrl, Scheme};
+use crate::config::input::http_url::{HttpUrl, origin};
 use crate::config::input::reader::{Entry, Read, Reader};
 use crate::config::input::secret_file;
 use crate::config::printer::{Printer, text};
@@ -65,18 +65,8 @@ impl FetchUrl {
             return Err("it has a fragment");
         }
         let uri: Uri = text.parse().map_err(|_| "it cannot be read as one")?;
-        let scheme = match uri.scheme_str() {
-            Some("https") => Scheme::Https,
-            Some("http") => Scheme::Http,
-            _ => return Err("it is not an https URL"),
-        };
-        let authority = uri.authority().ok_or("it has no host")?;
-        if authority.as_str().contains('@') {
-            return Err("it has a user name");
-        }
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-        let port = authority.port_u16().unwrap_or(scheme.default_port());
-        let base = HttpUrl::new(scheme, host.to_ascii_lowercase(), port, String::new());
+        let (scheme, host, port) = origin(&uri)?;
+        let base = HttpUrl::new(scheme, host, port, String::new());
         if !base.is_tls() && !base.is_loopback() {
             return Err("it is plain HTTP to another machine, which could name any keys");
         }
@@ -174,5 +164,36 @@ fn read_file(entry: &Entry<'_>) -> Option<IssuerKeys> {
     match secret_file::read(entry.document, &entry.path, path.clone(), ACCEPTED, accept) {
         Ok(text) => Some(IssuerKeys::File(path, text)),
         Err((problem, accepted)) => entry.refuse(problem, accepted),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_is_fetched_has_a_host_and_a_port() {
+        for (written, text) in [
+            ("https://Token.example.com", "https://token.example.com/"),
+            ("https://[2001:DB8::1]:8443/k?v=1", "https://[2001:db8::1]:8443/k?v=1"),
+            ("http://127.0.0.1:8080/keys", "http://127.0.0.1:8080/keys"),
+        ] {
+            let url = FetchUrl::parse(written).unwrap();
+            assert_eq!(url.text(), text);
+            assert_eq!(FetchUrl::parse(text).unwrap(), url);
+        }
+        for refused in [
+            "https://token.example.com[listen]/keys",
+            "https://[listen]/keys",
+            "https://token..example.com/keys",
+            "https://token.example.com:0/keys",
+            "https://token.example.com:70000/keys",
+            "https://user@token.example.com/keys",
+            "http://token.example.com/keys",
+            "ftp://token.example.com/keys",
+            "/keys",
+        ] {
+            assert!(FetchUrl::parse(refused).is_err(), "{refused}");
+        }
     }
 }
