@@ -118,7 +118,7 @@ async fn an_answer_lost_to_odd_headers_reaches_no_follower() {
     };
     let odd = get("odd", "wait=0");
     let mut connection = upstream.next().await;
-    // It may come before the lost request has left the books.
+    // It may come before the lost request has left the quota ledger.
     let mut plain = get("plain", "wait=30");
     world.all_waiting_for_one_fetch(2).await;
     // The gateway may repeat a lost read.
