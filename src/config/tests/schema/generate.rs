@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::types::{at_least_one, fragment};
 use crate::config::input::visits::Visit;
 
-/// What the types do not say, by key.
+/// Rules that the types do not have, by key.
 const BOUNDS: &[(&str, &str, u64)] = &[("passthrough.credentials_max", "maximum", 10_000)];
 /// Keys of several types, with the name of all of them in `types`.
 const KINDS: &[(&str, &str)] = &[("upstream.proxy", "Proxy")];
