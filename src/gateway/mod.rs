@@ -18,6 +18,7 @@
 //! | `url_rewrite`, `http` | upstream URLs in answers; headers, chunks, ranges |
 //! | `spool` | temporary files of large bodies |
 //! | `shared_space` | memory and files that clients share fairly |
+//! | `session` | one request of a client, and the way back for its answer |
 //! | `connections` | open connections: their number, and those that make room |
 //! | `error`, `address` | the gateway's errors; shapes of addresses |
 
@@ -38,6 +39,7 @@ mod reload;
 pub(crate) mod request;
 mod response;
 pub(crate) mod server;
+mod session;
 mod shared_space;
 mod spool;
 pub(crate) mod upstream;

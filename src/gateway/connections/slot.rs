@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -149,6 +150,11 @@ impl Slot {
         self.under_way.load(Ordering::Acquire) == 0
     }
 
+    /// The end of the last request of a client, or the begin of the connection.
+    pub fn last_end(&self) -> Instant {
+        self.origin + Duration::from_millis(self.since())
+    }
+
     pub(super) fn since(&self) -> u64 {
         self.since.load(Ordering::Relaxed)
     }
@@ -221,8 +227,6 @@ impl Turn {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::clock::timer_now;
 

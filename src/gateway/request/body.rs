@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::Version;
-use http::header::{CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
-use pingora::protocols::http::ServerSession;
+use http::header::EXPECT;
 use tokio::time::timeout;
 
 use crate::clock::timer_now;
@@ -19,6 +18,7 @@ use crate::decision::scheduler::shared_capacity::Holder;
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::chunks::{BadChunk, ChunkReader};
 use crate::gateway::request::validate::BodyFraming;
+use crate::gateway::session::Session;
 use crate::gateway::shared_space::{Share, SharedSpace};
 
 /// Unit of the memory for bodies.
@@ -121,7 +121,7 @@ impl BodyMemory {
     /// Reads up to the most bytes. Sends `100 Continue` first if the client expects it.
     pub async fn read(
         &self,
-        session: &mut ServerSession,
+        session: &mut Session,
         BodyBounds { framing, bytes_max, pace }: BodyBounds,
         holder: Holder,
     ) -> Result<BodyRead, BodyFault> {
@@ -150,7 +150,7 @@ impl BodyMemory {
 
 /// Reads a body that the request has no use for, and keeps nothing of it.
 pub async fn discard(
-    session: &mut ServerSession,
+    session: &mut Session,
     BodyBounds { framing, bytes_max, pace }: BodyBounds,
 ) -> Result<Discarded, BodyFault> {
     let mut reader = BodyReader::begin(session, framing, pace).await;
@@ -174,8 +174,8 @@ pub enum Discarded {
 }
 
 /// RFC 9110 §10.1.1. HTTP/1.0 knows no interim answers.
-fn expects_continue(session: &ServerSession) -> bool {
-    let head = session.req_header();
+fn expects_continue(session: &Session) -> bool {
+    let head = session.head();
     head.version != Version::HTTP_10
         && head
             .headers
@@ -185,17 +185,14 @@ fn expects_continue(session: &ServerSession) -> bool {
 
 impl BodyReader {
     /// Must precede any read of the body. Sends `100 Continue` if the client expects it.
-    async fn begin(session: &mut ServerSession, framing: BodyFraming, pace: BodyPace) -> Self {
+    async fn begin(session: &mut Session, framing: BodyFraming, pace: BodyPace) -> Self {
         // First, because the framework prepares its own reader on the first write.
         let is_raw = framing == BodyFraming::Chunked && !session.is_http2();
         if is_raw {
-            let head = session.req_header_mut();
-            head.remove_header(&TRANSFER_ENCODING);
-            let _ = head.insert_header(CONTENT_LENGTH, RAW_BYTES);
+            session.read_as_length(RAW_BYTES);
         }
         if framing != BodyFraming::None && expects_continue(session) {
-            // The next read notices a client that left.
-            let _ = session.write_continue_response().await;
+            session.write_continue().await;
         }
         let left = match framing {
             BodyFraming::None => Some(0),
@@ -213,7 +210,7 @@ impl BodyReader {
     }
 
     /// Returns the next piece, possibly empty; `None` at the end.
-    pub async fn next(&mut self, session: &mut ServerSession) -> Result<Option<Bytes>, BodyFault> {
+    pub async fn next(&mut self, session: &mut Session) -> Result<Option<Bytes>, BodyFault> {
         if self.is_done || self.chunks.as_ref().is_some_and(ChunkReader::is_done) {
             return Ok(None);
         }
@@ -222,7 +219,7 @@ impl BodyReader {
             return Err(BodyFault::Timeout);
         }
         let began = timer_now();
-        let read = timeout(within, session.read_request_body()).await;
+        let read = timeout(within, session.read_body()).await;
         self.taken += timer_now().saturating_duration_since(began);
         let piece = match read {
             Ok(Ok(piece)) => piece,

@@ -11,6 +11,7 @@ use crate::clock::timer_now;
 use crate::decision::floor_rate::FloorRate;
 use crate::gateway::error::{MEMORY_NEEDED, SLOT_NEEDED, SLOW_CLIENT};
 use crate::gateway::response::long_texts::Reading;
+use crate::gateway::session::Left;
 
 /// The reason why an answer was not written completely; the connection or stream is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +72,7 @@ impl Pacing {
     pub async fn write(
         &mut self,
         bytes: usize,
-        write: impl Future<Output = pingora::Result<()>>,
+        write: impl Future<Output = Result<(), Left>>,
     ) -> Result<(), Broken> {
         let begun = timer_now();
         let write = timeout(self.rate.patience(), write);
@@ -81,7 +82,7 @@ impl Pacing {
         };
         match written {
             Ok(Ok(())) => {}
-            Ok(Err(_)) => return Err(Broken::Lost),
+            Ok(Err(Left)) => return Err(Broken::Lost),
             Err(_) => return Err(Broken::TooSlow),
         }
         let streams = self.streams.as_ref().map_or(1, |streams| streams.0.load(Ordering::Relaxed));

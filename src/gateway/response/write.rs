@@ -1,46 +1,42 @@
-//! The two writers of answers: to a session of the framework, and into a buffer.
+//! The two writers of answers: to a session, and into a buffer.
 
 use bytes::Bytes;
-use http::header::{self, HeaderMap};
+use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode, Version};
-use pingora::http::ResponseHeader;
-use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::date::get_cached_date;
 
 use crate::gateway::cache::shared_body::{Lost, SlotNeeded};
 use crate::gateway::http::head_writer::{Fields as _, MapHead, OnWire, push_status};
 use crate::gateway::response::pacing::{Broken, Pacing};
 use crate::gateway::response::reply::ReplyBody;
+use crate::gateway::session::Session;
 
 /// The longest piece for an HTTP/2 stream: one frame of the usual size (RFC 9113 §6.5.2).
-const FRAME_BYTES: usize = 16 * 1024;
+pub const FRAME_BYTES: usize = 16 * 1024;
 
 /// Writes an answer to a session, and counts the bytes of its body.
 pub async fn write(
-    session: &mut ServerSession,
+    session: &mut Session,
     method: &Method,
     head: MapHead,
     body: ReplyBody,
     pacing: Pacing,
     written: &mut u64,
 ) -> Result<(), Broken> {
-    let MapHead { status, fields } = head;
-    let (_, sends_body) = body_of(method, status);
-    let has_length = fields.contains_key(header::CONTENT_LENGTH);
-    let mut head = head_of(status, fields);
+    let mut head = head;
+    let (_, sends_body) = body_of(method, head.status);
     let frame_bytes = if session.is_http2() { FRAME_BYTES } else { usize::MAX };
     let piece_bytes = pacing.piece_bytes().min(frame_bytes);
     let mut writer = Writer { session, pacing, written };
     let mut body = match body {
         ReplyBody::Streamed { mut rewriting, mut source } => {
             // HTTP/1.0 has no chunks: the end of the connection ends the body.
-            let has_chunks = !writer.session.is_http2()
-                && writer.session.req_header().version == Version::HTTP_11;
-            if has_chunks && !has_length {
-                head.insert_header(header::TRANSFER_ENCODING, "chunked")
-                    .map_err(|_| Broken::Lost)?;
+            let has_chunks = writer.session.head().version == Version::HTTP_11;
+            if has_chunks && !head.fields.contains_key(header::CONTENT_LENGTH) {
+                let chunked = HeaderValue::from_static("chunked");
+                head.fields.insert(header::TRANSFER_ENCODING, chunked);
             }
-            writer.head(head).await?;
+            writer.head(head, sends_body).await?;
             // A body that breaks off upstream must break off here too, not end as if complete.
             while sends_body
                 && let Some(mut read) = source.next().await.map_err(|Lost| Broken::Lost)?
@@ -63,7 +59,7 @@ pub async fn write(
         }
         body => body,
     };
-    writer.head(head).await?;
+    writer.head(head, sends_body && body.length() != Some(0)).await?;
     loop {
         let piece = if sends_body { body.piece(piece_bytes) } else { Bytes::new() };
         let is_last = !sends_body || body.length() == Some(0);
@@ -85,12 +81,12 @@ pub fn finish_head(into: &mut Vec<u8>, has_date: bool) {
 }
 
 pub async fn write_interim(
-    session: &mut ServerSession,
+    session: &mut Session,
     status: StatusCode,
     headers: HeaderMap,
     mut pacing: Pacing,
 ) -> Result<(), Broken> {
-    pacing.write(0, session.write_response_header(Box::new(head_of(status, headers)))).await
+    pacing.write(0, session.write_head(status, headers, true)).await
 }
 
 pub fn encode_interim(status: StatusCode, headers: &HeaderMap, into: &mut Vec<u8>) {
@@ -110,28 +106,21 @@ pub fn body_of(method: &Method, status: StatusCode) -> (bool, bool) {
     (has_no_body, !has_no_body && *method != Method::HEAD)
 }
 
-/// Builds a head from these headers without copying them.
-fn head_of(status: StatusCode, headers: HeaderMap) -> ResponseHeader {
-    let (mut parts, ()) = http::Response::new(()).into_parts();
-    parts.status = status;
-    parts.headers = headers;
-    ResponseHeader::from(parts)
-}
-
 struct Writer<'s> {
-    session: &'s mut ServerSession,
+    session: &'s mut Session,
     pacing: Pacing,
     written: &'s mut u64,
 }
 
 impl Writer<'_> {
-    async fn head(&mut self, head: ResponseHeader) -> Result<(), Broken> {
-        self.pacing.write(0, self.session.write_response_header(Box::new(head))).await
+    async fn head(&mut self, head: MapHead, has_body: bool) -> Result<(), Broken> {
+        let MapHead { status, fields } = head;
+        self.pacing.write(0, self.session.write_head(status, fields, has_body)).await
     }
 
     async fn piece(&mut self, piece: Bytes, is_last: bool) -> Result<(), Broken> {
         let bytes = piece.len();
-        self.pacing.write(bytes, self.session.write_response_body(piece, is_last)).await?;
+        self.pacing.write(bytes, self.session.write_body(piece, is_last)).await?;
         *self.written += bytes as u64;
         Ok(())
     }

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use pingora::protocols::http::ServerSession;
 use ring::digest::{Context, SHA256};
 
 use crate::api::GraphqlRequest;
@@ -26,8 +25,9 @@ use crate::gateway::request::validate::ValidRequest;
 use crate::gateway::response::reply::{Reply, ReplyBody};
 use crate::gateway::server::request::{ClientRequest, Request, Stop};
 use crate::gateway::server::{
-    classify::OWN_WRITES, credentials::carries_credential, handler::Handler, interims::client_left,
+    classify::OWN_WRITES, credentials::carries_credential, handler::Handler,
 };
+use crate::gateway::session::Session;
 use crate::gateway::upstream::outgoing::OutgoingBody;
 use crate::gateway::url_rewrite::map::Origin;
 use crate::gateway::write::queue::{
@@ -94,7 +94,7 @@ impl Handler {
     /// Queues a write. Answers with its status resource, or with its result to a client that waits.
     pub(super) async fn enqueue(
         &self,
-        session: &mut ServerSession,
+        session: &mut Session,
         request: &mut Request,
         from: &ClientRequest,
         job: Job,
@@ -158,7 +158,7 @@ impl Handler {
     /// Answers the status of a client's own write, after an optional wait, or cancels the write.
     pub(super) async fn own_write(
         &self,
-        session: &mut ServerSession,
+        session: &mut Session,
         request: &mut Request,
         ClientRequest { valid, client }: &ClientRequest,
         id: WriteId,
@@ -188,7 +188,7 @@ impl Handler {
                 () = env.wait_until(until) => {}
                 // During a drain no write begins, so none can end.
                 () = env.active.drain_begun() => {}
-                () = client_left(session) => return Err(Stop::ClientGone),
+                () = session.left() => return Err(Stop::ClientGone),
             }
         }
         Ok(self.status_reply(id, &request.origin).await?)

@@ -1,7 +1,6 @@
 //! The body of a request on a session: read whole, begun, or left unread.
 
 use http::header::EXPECT;
-use pingora::protocols::http::ServerSession;
 
 use crate::api::ResourceName;
 use crate::decision::scheduler::shared_capacity::Holder;
@@ -14,6 +13,7 @@ use crate::gateway::response::long_texts::Reading;
 use crate::gateway::server::connection::{Connection, unread::UnreadBody};
 use crate::gateway::server::handler::Handler;
 use crate::gateway::server::request::{Body, Identity, Request, Stop};
+use crate::gateway::session::Session;
 
 /// The longest body of a request that has no use for one.
 const IDLE_BODY_BYTES_MAX: usize = 64 * 1024;
@@ -22,7 +22,7 @@ impl Handler {
     /// Reads a body that must be held; a longer one is an error.
     pub(super) async fn whole_body(
         &self,
-        session: &mut ServerSession,
+        session: &mut Session,
         request: &mut Request,
         valid: &ValidRequest,
         bytes_max: usize,
@@ -32,7 +32,7 @@ impl Handler {
 
     pub(super) async fn read_body(
         &self,
-        session: &mut ServerSession,
+        session: &mut Session,
         request: &mut Request,
         valid: &ValidRequest,
         bytes_max: usize,
@@ -42,7 +42,7 @@ impl Handler {
         let read = gateway.downstream.bodies().read(session, bounds, self.holder(request)).await;
         Ok(request.body_read(read, |identity| {
             // The rest of the body is still on its way.
-            session.set_keepalive(None);
+            session.close_after_answer();
             self.no_room(identity)
         })?)
     }
@@ -68,7 +68,7 @@ impl Handler {
     /// Reads the body of a request that has no use for one. It must leave the connection.
     pub(super) async fn discard_body(
         &self,
-        session: &mut ServerSession,
+        session: &mut Session,
         request: &mut Request,
         valid: &ValidRequest,
     ) -> Result<(), GatewayError> {
@@ -117,7 +117,7 @@ impl Request {
 
 /// True if the next request on the connection can be found after this one. A body that is answered
 /// without being read must be short, and sure to come.
-pub(super) fn can_go_on(session: &ServerSession, request: &Request) -> bool {
+pub(super) fn can_go_on(session: &Session, request: &Request) -> bool {
     if session.is_http2() {
         return true;
     }
@@ -135,19 +135,18 @@ pub(super) fn can_go_on(session: &ServerSession, request: &Request) -> bool {
 }
 
 /// True if the client has sent bytes of its next request, and all of this one has been read.
-pub(super) fn is_followed(session: &ServerSession) -> bool {
+pub(super) fn is_followed(session: &Session) -> bool {
     connection_below(session)
         .is_some_and(|connection| connection.unread().is_over() && !connection.ahead().is_empty())
 }
 
 /// Sends the client what comes of the answer at once.
-pub(super) fn write_promptly(session: &ServerSession) {
+pub(super) fn write_promptly(session: &Session) {
     if let Some(connection) = connection_below(session) {
         connection.write_promptly();
     }
 }
 
-fn connection_below(session: &ServerSession) -> Option<&Connection> {
-    let ServerSession::H1(session) = session else { return None };
-    session.stream().as_any().downcast_ref()
+fn connection_below(session: &Session) -> Option<&Connection> {
+    session.http1()?.stream().as_any().downcast_ref()
 }

@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use pingora::protocols::http::ServerSession;
 use serde_json::json;
 
 use crate::gateway::error::GatewayError;
@@ -16,6 +15,7 @@ use crate::gateway::request::{validate::ValidRequest, webhooks};
 use crate::gateway::response::reply::Reply;
 use crate::gateway::server::request::{Request, Stop};
 use crate::gateway::server::{classify::WEBHOOKS_PATH, handler::Handler};
+use crate::gateway::session::Session;
 use crate::webhooks::{BODY_BYTES_MAX, Effect, Received, Rejected, Signature};
 
 /// The metric's event label of an unverified delivery.
@@ -29,7 +29,7 @@ impl Handler {
     /// Answers a delivery. Without a signature header, the body is not read.
     pub(super) async fn delivery(
         &self,
-        session: &mut ServerSession,
+        session: &mut Session,
         request: &mut Request,
         valid: &ValidRequest,
     ) -> Result<Reply, Stop> {
@@ -64,7 +64,7 @@ impl Handler {
 
     async fn delivered(
         &self,
-        session: &mut ServerSession,
+        session: &mut Session,
         request: &mut Request,
         valid: &ValidRequest,
     ) -> Result<HeldBody, GatewayError> {

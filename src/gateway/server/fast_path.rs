@@ -82,7 +82,8 @@ impl Frontend {
             if let Some(next) = first_bytes(connection, watch, age, until).await {
                 return next;
             }
-            if self.renew(handler) {
+            if let Some(renewed) = self.renewed(handler) {
+                *handler = renewed;
                 // Under the new config the same key may be unknown.
                 memo = None;
                 rate = handler.floor_rate();

@@ -98,13 +98,12 @@ impl Frontend {
         Handler { gateway, scheme, connection, names, certified, slot, streams: None }
     }
 
-    /// Moves `handler` to the current config; returns true if it changed.
-    pub(super) fn renew(&self, handler: &mut Handler) -> bool {
-        let is_old = !self.current.is(&handler.gateway);
-        if is_old {
-            let names = handler.names.take();
-            *handler = self.handler_of(handler.connection, &handler.slot, names);
+    /// The same handler under the current config, if that is another one.
+    pub(super) fn renewed(&self, handler: &Handler) -> Option<Handler> {
+        if self.current.is(&handler.gateway) {
+            return None;
         }
-        is_old
+        let renewed = self.handler_of(handler.connection, &handler.slot, handler.names.clone());
+        Some(Handler { streams: handler.streams.clone(), ..renewed })
     }
 }

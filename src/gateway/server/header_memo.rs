@@ -8,10 +8,13 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use http::uri::{Authority, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use subtle::ConstantTimeEq;
 
 use crate::gateway::request::clients::{Identified, KEY_HEADER};
+use crate::gateway::request::validate::ValidRequest;
+use crate::gateway::session::{Head, http2::StreamSession};
 
 /// The most header lines that the fast path reads; ordinary clients send about ten.
 const LINES_MAX: usize = 32;
@@ -96,12 +99,66 @@ impl Lines {
 impl HeaderMemo {
     /// Keeps the facts about header lines; `None` if the lines are too long.
     pub(super) fn new(lines: Lines, host: &str, identified: &Identified) -> Option<Self> {
-        let known = || KnownHeaders {
-            host: host.to_owned(),
-            identified: identified.clone(),
-            to_upstream: OnceLock::new(),
-        };
-        (lines.len() <= KEPT_BYTES_MAX).then(|| Self { lines, known: Arc::new(known()) })
+        let known = || KnownHeaders::new(host, identified);
+        (lines.len() <= KEPT_BYTES_MAX).then(|| Self { lines, known: known() })
+    }
+}
+
+impl KnownHeaders {
+    fn new(host: &str, identified: &Identified) -> Arc<Self> {
+        let (host, identified) = (host.to_owned(), identified.clone());
+        Arc::new(Self { host, identified, to_upstream: OnceLock::new() })
+    }
+}
+
+/// The head of an allowed HTTP/2 request without its target, and the facts derived from it.
+pub(super) struct StreamMemo {
+    authority: Option<Authority>,
+    scheme: Option<Scheme>,
+    pub(super) headers: Arc<HeaderMap>,
+    pub(super) is_https: bool,
+    pub(super) known: Arc<KnownHeaders>,
+}
+
+impl StreamMemo {
+    /// Keeps the facts about a head; `None` if it is too long.
+    pub(super) fn new(
+        session: &StreamSession,
+        valid: &ValidRequest,
+        identified: &Identified,
+    ) -> Option<Self> {
+        let (target, headers) = (session.head().target, Arc::clone(&session.headers));
+        let bytes: usize =
+            headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+        (bytes <= KEPT_BYTES_MAX).then(|| Self {
+            authority: target.authority().cloned(),
+            scheme: target.scheme().cloned(),
+            headers,
+            is_https: valid.is_https,
+            known: KnownHeaders::new(&valid.host, identified),
+        })
+    }
+
+    /// True if all of a head but its method and target is the same. Credentials are compared in
+    /// constant time.
+    pub(super) fn is_of(&self, head: &Head<'_>) -> bool {
+        let has_same_target = head.target.authority() == self.authority.as_ref()
+            && head.target.scheme() == self.scheme.as_ref();
+        if !has_same_target || head.headers.len() != self.headers.len() {
+            return false;
+        }
+        let mut are_secrets_same = true;
+        for ((name, value), (known_name, known)) in head.headers.iter().zip(&*self.headers) {
+            if name != known_name {
+                return false;
+            }
+            if SECRETS.contains(&name.as_str()) {
+                are_secrets_same &= bool::from(value.as_bytes().ct_eq(known.as_bytes()));
+            } else if value != known {
+                return false;
+            }
+        }
+        are_secrets_same
     }
 }
 

@@ -5,12 +5,11 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use http::Version;
-use pingora::ErrorType;
-use pingora::protocols::http::ServerSession;
 
 use crate::gateway::http::interim::{Interim, Interims};
 use crate::gateway::response::{pacing::Broken, write};
 use crate::gateway::server::{handler::Handler, request::Request};
+use crate::gateway::session::Session;
 use crate::gateway::url_rewrite::map::Origin;
 
 impl Handler {
@@ -25,7 +24,7 @@ impl Handler {
     /// Writes the remaining interim answers to a session, before the final one.
     pub async fn pass_on_interims(
         &self,
-        session: &mut ServerSession,
+        session: &mut Session,
         request: &Request,
     ) -> Result<(), Broken> {
         while let Some(interim) = request.interims.as_ref().and_then(|interims| interims.take()) {
@@ -36,7 +35,7 @@ impl Handler {
 
     async fn pass_on_interim(
         &self,
-        session: &mut ServerSession,
+        session: &mut Session,
         origin: &Origin,
         interim: &Interim,
     ) -> Result<(), Broken> {
@@ -48,7 +47,7 @@ impl Handler {
     /// client that takes nothing does not delay the work, because others may wait for it.
     pub async fn while_connected<T>(
         &self,
-        session: &mut ServerSession,
+        session: &mut Session,
         request: &Request,
         work: impl Future<Output = T>,
     ) -> Option<T> {
@@ -62,7 +61,7 @@ impl Handler {
         loop {
             let interim = tokio::select! {
                 done = &mut work => return Some(done),
-                () = client_left(session) => return None,
+                () = session.left() => return None,
                 interim = next() => interim,
             };
             let mut write = pin!(self.pass_on_interim(session, &request.origin, &interim));
@@ -79,32 +78,13 @@ impl Handler {
 }
 
 /// True if the client of a session can receive interim answers.
-pub fn takes_interims(session: &ServerSession) -> bool {
-    !session.is_http2() && session.req_header().version == Version::HTTP_11
+pub fn takes_interims(session: &Session) -> bool {
+    session.head().version == Version::HTTP_11
 }
 
 impl Request {
     /// Collects interim answers for the client from now on.
     pub fn take_interims(&mut self) -> Arc<Interims> {
         Arc::clone(self.interims.get_or_insert_default())
-    }
-}
-
-/// Waits until the client leaves. On HTTP/1.1 this reads ahead, so call it only after the whole
-/// body was read.
-///
-/// A client that pipelines its next request has not left, but the framework loses the byte that it
-/// read. The rest would be read as another request. Its connection therefore ends after this
-/// answer, as RFC 9112 §9.3.2 allows, and the client repeats the rest.
-pub(super) async fn client_left(session: &mut ServerSession) {
-    loop {
-        match session.read_body_or_idle(true).await {
-            Ok(_) => {}
-            Err(error) if *error.etype() == ErrorType::ConnectError => {
-                session.set_keepalive(None);
-                std::future::pending::<()>().await;
-            }
-            Err(_) => return,
-        }
     }
 }

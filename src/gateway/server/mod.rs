@@ -11,6 +11,7 @@ mod finish;
 mod handler;
 pub mod head;
 mod header_memo;
+mod http2;
 mod interims;
 pub mod listen;
 mod reads;

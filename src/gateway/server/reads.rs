@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use http::Method;
-use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 use tracing::Instrument;
 
@@ -23,6 +22,7 @@ use crate::gateway::server::request::{
     Classification, ClientRequest, Known, Request, RoutedRequest, Stop,
 };
 use crate::gateway::server::{connection::Connection, handler::Handler};
+use crate::gateway::session::Session;
 use crate::gateway::upstream::outgoing::{OutgoingBody, OutgoingRequest};
 
 /// A read without a fresh stored answer.
@@ -53,7 +53,7 @@ impl Served {
 impl Handler {
     pub(super) async fn read_for_session(
         &self,
-        session: &mut ServerSession,
+        session: &mut Session,
         request: &mut Request,
         read: RoutedRequest,
         lookup: Option<CacheLookup>,

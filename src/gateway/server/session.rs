@@ -1,20 +1,17 @@
-//! The sessions between pingora's listener and the stages of a request: HTTP/1.1 or HTTP/2,
-//! keep-alive, and answers to heads that are refused.
+//! The connections of a listener: TLS, the choice between HTTP/1.1 and HTTP/2, keep-alive, and
+//! answers to heads that are refused.
 //!
 //! pingora's `ProxyHttp` is not used: its phases begin after the head, and it sets no total
-//! deadline for reading the head. This is an application on pingora's listener and sessions;
+//! deadline for reading the head. This is an application on pingora's streams and sessions;
 //! `stages.rs` has the stages of a request.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use http::{HeaderMap, Method};
 use pingora::ErrorType;
-use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
-use pingora::protocols::http::ServerSession;
-use pingora::protocols::http::v2::server::H2Options;
+use pingora::protocols::http::v1::server::HttpSession;
 use pingora::protocols::l4::stream::Stream as Plain;
 use pingora::protocols::{Shutdown as _, Stream};
 use pingora::server::ShutdownWatch;
@@ -22,46 +19,27 @@ use tokio::time::{sleep, timeout};
 
 use crate::clock::timer_now;
 use crate::gateway::connections::Place;
-use crate::gateway::connections::slot::{Busy, Slot, Turn};
+use crate::gateway::connections::slot::Turn;
 use crate::gateway::error::{GatewayError, Malformed, TLS_HANDSHAKE};
 use crate::gateway::request::certified::CertificateNames;
 use crate::gateway::request::forwarded::is_trusted;
-use crate::gateway::request::validate::HEAD_BYTES_MAX;
-use crate::gateway::response::pacing::Streams;
 use crate::gateway::response::{error::render_error, form::Form, render::Content, write};
 use crate::gateway::server::connection::proxy_header;
 use crate::gateway::server::connection::{
-    Connection, LAST_REQUEST_WAIT, Received, STREAMS_MAX, Watch, address_of, client_address,
+    Connection, LAST_REQUEST_WAIT, Received, Watch, address_of, client_address,
 };
 use crate::gateway::server::fast_path::{Age, Next};
 use crate::gateway::server::handler::{Frontend, Handler};
+use crate::gateway::server::http2::Http2Connection;
 use crate::gateway::server::request::Known;
 use crate::gateway::server::tls::Tls;
+use crate::gateway::session::Session;
 
 /// The time for which the rest of a refused request is read. Chosen here: tens of megabytes from
 /// nearby.
 const LINGER: Duration = Duration::from_secs(5);
 /// The same without a readable head. Chosen here: 1,000 such connections take turns.
 const UNREADABLE_LINGER: Duration = Duration::from_secs(10);
-
-/// Bytes of one HTTP/2 stream between the gateway and the socket. Chosen here: two frames, so that
-/// one is made while the other is sent.
-const STREAM_BYTES_MAX: usize = 32 * 1024;
-
-/// An HTTP/2 connection ends during a drain once it had no stream and nothing to send this many
-/// times in a row, `LAST_REQUEST_WAIT` apart. Chosen here: a second for the client's answer.
-const HTTP2_QUIET_CHECKS: usize = 4;
-
-/// The HTTP/2 side of a listener.
-struct Http2Frontend {
-    front: Arc<Frontend>,
-    options: HttpServerOptions,
-    connection: u64,
-    names: Option<CertificateNames>,
-    slot: Arc<Slot>,
-    /// Each stream under way has a handle.
-    streams: Arc<Streams>,
-}
 
 impl Frontend {
     /// Serves a connection to its end.
@@ -126,8 +104,8 @@ impl Frontend {
                     return None;
                 }
                 Next::Preface => {
-                    let http2 = Arc::new(Http2Frontend::new(self, &handler));
-                    Box::pin(http2.serve(connection, shutdown)).await;
+                    let http2 = Http2Connection::new(self, handler, connection, &mut watch);
+                    Box::pin(http2.serve(shutdown)).await;
                     return None;
                 }
                 Next::Session(known) => {
@@ -136,73 +114,6 @@ impl Frontend {
                 }
             }
         }
-    }
-}
-
-impl Http2Frontend {
-    fn new(front: &Arc<Frontend>, handler: &Handler) -> Self {
-        let mut options = HttpServerOptions::default();
-        options.h2c = true;
-        options.h2_idle_timeout = Some(handler.gateway.env.config.listen.idle_timeout);
-        let (front, names) = (Arc::clone(front), handler.names.clone());
-        let (connection, slot) = (handler.connection, Arc::clone(&handler.slot));
-        Self { front, options, connection, names, slot, streams: Arc::default() }
-    }
-
-    /// Serves a connection to its end. During a drain, its client has to end it, which many do not.
-    async fn serve(self: Arc<Self>, mut connection: Box<Connection>, shutdown: &ShutdownWatch) {
-        let address = connection.client_address();
-        let state = connection.begin_http2();
-        let streams = Arc::downgrade(&self.streams);
-        let mut stopping = shutdown.clone();
-        let abandoned = async {
-            // A closed channel means shutdown too.
-            let _ = stopping.wait_for(|stopping| *stopping).await;
-            let mut quiet_checks = 0;
-            while quiet_checks < HTTP2_QUIET_CHECKS {
-                sleep(LAST_REQUEST_WAIT).await;
-                let is_quiet = streams.strong_count() == 1 && !state.is_blocked();
-                quiet_checks = if is_quiet { quiet_checks + 1 } else { 0 };
-            }
-        };
-        tokio::select! {
-            _ = self.process_new(connection, shutdown) => {}
-            () = abandoned => {}
-        }
-        if let Some(flood) = state.flood() {
-            let connections = &self.front.gateway().env.connections;
-            connections.flooded(flood.reason(), address);
-        }
-    }
-}
-
-#[async_trait]
-impl HttpServerApp for Http2Frontend {
-    /// The framework calls this for HTTP/2, with one session per request.
-    async fn process_new_http(
-        self: &Arc<Self>,
-        session: ServerSession,
-        _shutdown: &ShutdownWatch,
-    ) -> Option<ReusedHttpStream> {
-        // The connection was evicted, and ends.
-        let _busy = Busy::begin(&self.slot)?;
-        let streams = Some(Arc::clone(&self.streams));
-        let handler = self.front.handler_of(self.connection, &self.slot, self.names.clone());
-        let handler = Handler { streams, ..handler };
-        handler.serve_http2(session).await;
-        None
-    }
-
-    fn server_options(&self) -> Option<&HttpServerOptions> {
-        Some(&self.options)
-    }
-
-    fn h2_options(&self) -> Option<H2Options> {
-        let mut options = H2Options::default();
-        options.max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX));
-        options.max_concurrent_streams(STREAMS_MAX);
-        options.max_send_buffer_size(STREAM_BYTES_MAX);
-        Some(options)
     }
 }
 
@@ -256,29 +167,28 @@ impl Handler {
         watch: &mut Watch,
     ) -> Option<Box<Connection>> {
         let listen = &self.gateway.env.config.listen;
-        let mut session = ServerSession::new_http1(connection);
+        let mut session = HttpSession::new(connection);
         self.set_timeouts(&mut session);
         match session.read_request().await {
-            Ok(true) => {}
+            Ok(Some(_)) => {}
             Err(error) if *error.etype() == ErrorType::InvalidHTTPHeader => {
                 let fault = Malformed::Bad("the head is not well-formed HTTP");
-                let connection = connection_of(session)?;
+                let connection = Connection::of(session.into_inner())?;
                 self.reject_unread(connection, watch, GatewayError::Malformed(fault)).await;
                 return None;
             }
-            Ok(false) | Err(_) => return None,
+            Ok(None) | Err(_) => return None,
         }
-        if let ServerSession::H1(session) = &mut session {
-            // Decided when the answer begins (`stages.rs`).
-            session.set_close_on_response_before_downstream_finish(false);
-        }
+        // Decided when the answer begins (`stages.rs`).
+        session.set_close_on_response_before_downstream_finish(false);
+        let mut session = Session::Http1(Box::new(session));
         self.serve(&mut session, known.map(|known| *known)).await.ok()?;
-        let ServerSession::H1(mut session) = session else { return None };
+        let Session::Http1(mut session) = session else { return None };
         // A client that does not read must not delay the flush without end.
         timeout(listen.body_timeout, session.finish_body()).await.ok()?.ok()?;
         // A drain that began after the head of the answer ends the connection later.
         let is_kept = session.will_keepalive();
-        let mut connection = connection_of(ServerSession::H1(session))?;
+        let mut connection = Connection::of(session.into_inner())?;
         if !is_kept {
             connection.shutdown().await;
         }
@@ -287,16 +197,7 @@ impl Handler {
         (is_kept && is_whole).then_some(connection)
     }
 
-    async fn serve_http2(&self, mut session: ServerSession) {
-        self.set_timeouts(&mut session);
-        if self.serve(&mut session, None).await.is_ok() {
-            let flushed = timeout(self.gateway.env.config.listen.body_timeout, session.finish());
-            // The stream is over in any case.
-            let _ = flushed.await;
-        }
-    }
-
-    fn set_timeouts(&self, session: &mut ServerSession) {
+    fn set_timeouts(&self, session: &mut HttpSession) {
         let listen = &self.gateway.env.config.listen;
         session.set_read_timeout(Some(listen.body_timeout));
         // `response/pacing.rs` bounds each write, and tells a slow client from one that left.
@@ -313,8 +214,8 @@ impl Handler {
     ) {
         connection.forget();
         let address = connection.client_address();
-        let mut session = ServerSession::new_http1(connection);
-        session.set_keepalive(None);
+        let mut session = Session::Http1(Box::new(HttpSession::new(connection)));
+        session.close_after_answer();
         let origin = self.gateway.downstream.unknown_origin();
         let now = self.gateway.env.clock.now();
         let content = Content::Made(render_error(&error, &origin, now));
@@ -331,7 +232,8 @@ impl Handler {
         let written =
             write::write(&mut session, &Method::GET, head, body, self.pacing(), &mut 0).await;
         // A client that takes no answer gets no time either.
-        if let (Ok(()), Some(mut connection)) = (written, connection_of(session)) {
+        let Session::Http1(session) = session else { return };
+        if let (Ok(()), Some(mut connection)) = (written, Connection::of(session.into_inner())) {
             connection.shutdown().await;
             // The client may still be sending; a reset would take the answer away from it.
             connection.discard(watch, timer_now() + UNREADABLE_LINGER).await;
@@ -344,9 +246,4 @@ async fn stopped(shutdown: &ShutdownWatch) {
     // A closed channel means shutdown too.
     let _ = shutdown.clone().wait_for(|stopping| *stopping).await;
     sleep(LAST_REQUEST_WAIT).await;
-}
-
-fn connection_of(session: ServerSession) -> Option<Box<Connection>> {
-    let ServerSession::H1(session) = session else { return None };
-    Connection::of(session.into_inner())
 }

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, Method, Uri};
-use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v1::server::HttpSession;
 use tracing::Instrument;
 
@@ -15,16 +14,16 @@ use crate::gateway::error::{GatewayError, Malformed};
 use crate::gateway::request::validate::{self, BodyFraming, ValidRequest, Wire};
 use crate::gateway::response::{pacing::Broken, render::Content, reply::ReplyBody, write};
 use crate::gateway::server::body::{can_go_on, is_followed, write_promptly};
-use crate::gateway::server::connection::ip_of;
 use crate::gateway::server::request::{Body, Classification, Known, Request, Stop, Transport};
 use crate::gateway::server::{handler::Handler, interims::takes_interims};
+use crate::gateway::session::Session;
 use crate::telemetry::CacheOutcome;
 
 impl Handler {
     /// Serves one request with its head read. `known` carries the result of the fast path.
     pub(super) async fn serve(
         &self,
-        session: &mut ServerSession,
+        session: &mut Session,
         known: Option<Known>,
     ) -> Result<(), Broken> {
         let (mut request, classified) = match known {
@@ -42,41 +41,43 @@ impl Handler {
             Err(Stop::Error(error)) => {
                 let reply = self.error_reply(&mut request, &error);
                 if error.closes_connection() {
-                    session.set_keepalive(None);
+                    session.close_after_answer();
                 }
                 self.write(session, &mut request, Content::Made(reply)).await
             }
             Err(Stop::ClientGone) => {
-                session.set_keepalive(None);
+                session.close_after_answer();
                 Err(Broken::Lost)
             }
         };
-        if let Some(reason) = written.as_ref().err().and_then(|broken| broken.reason()) {
-            request.cut_off(reason);
-            if session.is_http2() {
-                // Drops what is buffered of the stream; an HTTP/1.1 connection just closes.
-                session.shutdown().await;
-            }
-        }
-        request.finish();
+        Self::end(session, request, written);
         written
     }
 
-    fn begin(&self, session: &ServerSession) -> Request {
-        let head = session.req_header();
+    /// Ends a request whose answer was written or broken off.
+    pub(super) fn end(session: &mut Session, mut request: Request, written: Result<(), Broken>) {
+        if let Some(reason) = written.err().and_then(Broken::reason) {
+            request.cut_off(reason);
+            session.give_up();
+        }
+        request.finish();
+    }
+
+    fn begin(&self, session: &Session) -> Request {
+        let head = session.head();
         let headers = Arc::new(head.headers.clone());
         let transport = Transport {
             scheme: self.scheme,
             version: head.version,
-            client_address: session.client_addr().and_then(ip_of),
+            client_address: session.client_address(),
         };
-        Request::new(&self.gateway, transport, head.method.clone(), &head.uri, headers)
+        Request::new(&self.gateway, transport, head.method.clone(), head.target, headers)
     }
 
     /// Writes the answer, after the interim ones.
     async fn write(
         &self,
-        session: &mut ServerSession,
+        session: &mut Session,
         request: &mut Request,
         content: Content,
     ) -> Result<(), Broken> {
@@ -85,7 +86,7 @@ impl Handler {
         // In a drain, the last of several requests that were sent at once gets that answer.
         let is_last = self.gateway.env.is_draining() && !is_followed(session);
         if is_last || !can_go_on(session, request) {
-            session.set_keepalive(None);
+            session.close_after_answer();
         }
         self.pass_on_interims(session, request).await?;
         if matches!(body, ReplyBody::Streamed { .. }) {
@@ -101,7 +102,7 @@ impl Handler {
     /// each hit would pay for moving their state.
     async fn answer(
         &self,
-        session: &mut ServerSession,
+        session: &mut Session,
         request: &mut Request,
         known: Option<Result<Classification, GatewayError>>,
     ) -> Result<Content, Stop> {
@@ -157,15 +158,18 @@ impl Handler {
 
     fn validate(
         &self,
-        session: &mut ServerSession,
+        session: &mut Session,
         request: &mut Request,
     ) -> Result<ValidRequest, GatewayError> {
-        let head = session.req_header();
-        let raw = session.as_http1().map(HttpSession::get_headers_raw_bytes);
+        let head = session.head();
+        let raw = session.http1().map(HttpSession::get_headers_raw_bytes);
         let wire = raw.as_deref().map_or(Wire::Http2, Wire::Http1);
-        let valid = self
-            .check(&head.method, &head.uri, &head.headers, wire)
+        let mut valid = self
+            .check(head.method, head.target, head.headers, wire)
             .map_err(GatewayError::Malformed)?;
+        if session.ended_with_head() {
+            valid.body = BodyFraming::None;
+        }
         if valid.body != BodyFraming::None {
             request.body = Body::Unread;
         }

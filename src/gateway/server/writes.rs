@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use http::Method;
-use pingora::protocols::http::ServerSession;
 use tokio::task::JoinHandle;
 
 use crate::api::{GraphqlEffect, GraphqlRequest};
@@ -21,6 +20,7 @@ use crate::gateway::response::{render::Content, render::Selection, reply::Reply}
 use crate::gateway::server::credentials::carries_credential;
 use crate::gateway::server::handler::Handler;
 use crate::gateway::server::request::{Body, ClientRequest, Request, RoutedRequest, Stop};
+use crate::gateway::session::Session;
 use crate::gateway::upstream::outgoing::OutgoingBody;
 use crate::gateway::write::upload::{NotSpooled, SpooledBody};
 use crate::telemetry::CacheOutcome;
@@ -32,7 +32,7 @@ const UPLOAD_HELD_BYTES_MAX: usize = 256 * 1024;
 impl Handler {
     pub(super) async fn graphql(
         &self,
-        session: &mut ServerSession,
+        session: &mut Session,
         request: &mut Request,
         from: &ClientRequest,
     ) -> Result<Content, Stop> {
@@ -66,7 +66,7 @@ impl Handler {
     /// Answers a GraphQL query like a read: equal queries share a fetch.
     async fn query(
         &self,
-        session: &mut ServerSession,
+        session: &mut Session,
         request: &mut Request,
         job: Job,
         graphql: &GraphqlRequest,
@@ -96,7 +96,7 @@ impl Handler {
 
     pub(super) async fn write_request(
         &self,
-        session: &mut ServerSession,
+        session: &mut Session,
         request: &mut Request,
         RoutedRequest { from, route }: RoutedRequest,
     ) -> Result<Reply, Stop> {
@@ -142,7 +142,7 @@ impl Handler {
     /// Receives a body that is too large for memory.
     async fn spooled(
         &self,
-        session: &mut ServerSession,
+        session: &mut Session,
         request: &mut Request,
         body: BegunBody,
     ) -> Result<SpooledBody, GatewayError> {
@@ -151,11 +151,11 @@ impl Handler {
         let spooled = SpooledBody::receive(session, body, space, holder).await;
         match spooled {
             Err(NotSpooled::Body(BodyFault::NoRoom)) => {
-                session.set_keepalive(None);
+                session.close_after_answer();
                 Err(self.no_room(&request.identity))
             }
             Err(NotSpooled::File(error)) => {
-                session.set_keepalive(None);
+                session.close_after_answer();
                 tracing::error!(%error, "the temporary file of an upload failed");
                 Err(GatewayError::NotKept)
             }
@@ -174,7 +174,7 @@ impl Handler {
     /// Queues a job with a held body or performs it, as its client requests.
     async fn queue_or_perform(
         &self,
-        session: &mut ServerSession,
+        session: &mut Session,
         request: &mut Request,
         from: &ClientRequest,
         job: Job,
@@ -190,7 +190,7 @@ impl Handler {
     /// Runs a write or an unstored read as a task, which outlives the client once it is sent.
     async fn perform_write(
         &self,
-        session: &mut ServerSession,
+        session: &mut Session,
         request: &mut Request,
         job: Job,
     ) -> Result<UpstreamAnswer, Stop> {
@@ -219,7 +219,7 @@ impl Handler {
     /// Awaits a task that goes on without its client once its request is sent.
     async fn outlive(
         &self,
-        session: &mut ServerSession,
+        session: &mut Session,
         request: &mut Request,
         mut task: JoinHandle<Result<UpstreamAnswer, GatewayError>>,
     ) -> Result<UpstreamAnswer, Stop> {

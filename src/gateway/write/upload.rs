@@ -9,7 +9,6 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use pingora::protocols::http::ServerSession;
 use tracing::Instrument;
 
 use crate::decision::LimitKind;
@@ -23,6 +22,7 @@ use crate::gateway::dispatch::permissions::AccountChoice;
 use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::body::{BegunBody, BodyFault, HeldBody};
+use crate::gateway::session::Session;
 use crate::gateway::shared_space::{Share, SharedSpace};
 use crate::gateway::spool::file::Spool;
 use crate::gateway::upstream::fetch::{Exchange, FetchError, Reuse, Sending};
@@ -52,7 +52,7 @@ pub enum NotSpooled {
 impl SpooledBody {
     /// Reads a body to its end, at the pace of its client.
     pub async fn receive(
-        session: &mut ServerSession,
+        session: &mut Session,
         BegunBody { first: HeldBody { bytes: first, mut memory }, mut reader }: BegunBody,
         space: &Arc<SharedSpace>,
         holder: Holder,

@@ -135,14 +135,26 @@ pub fn check_again(
     head: &[u8],
     host: &str,
 ) -> Result<ValidRequest, Malformed> {
-    if target_bytes(uri) > TARGET_BYTES_MAX {
-        return Err(Malformed::TargetTooLong);
-    }
     if head.len() > HEAD_BYTES_MAX {
         return Err(Malformed::HeadTooLarge);
     }
     check_line(head)?;
-    addressed(method, uri, host.to_owned(), BodyFraming::None)
+    check_target(method, uri, host, false)
+}
+
+/// Validates a new target with no body and a documented method. The rest of its head has passed
+/// [`check`] before, with this host and scheme.
+pub fn check_target(
+    method: &Method,
+    uri: &Uri,
+    host: &str,
+    is_https: bool,
+) -> Result<ValidRequest, Malformed> {
+    if target_bytes(uri) > TARGET_BYTES_MAX {
+        return Err(Malformed::TargetTooLong);
+    }
+    let valid = addressed(method, uri, host.to_owned(), BodyFraming::None)?;
+    Ok(ValidRequest { is_https, ..valid })
 }
 
 /// Validates the first line from a client: the parsers below repair some invalid request lines.

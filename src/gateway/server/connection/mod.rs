@@ -7,7 +7,7 @@
 pub mod accept;
 mod floods;
 mod held;
-mod http2;
+pub mod http2;
 pub mod proxy_header;
 #[cfg(test)]
 mod tests;
@@ -27,7 +27,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
 use memchr::memmem;
-use pingora::protocols::l4::socket::SocketAddr;
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::tls::{SslDigest, TlsRef};
 use pingora::protocols::{
@@ -42,13 +41,13 @@ use tokio::time::{Instant, Sleep, sleep, timeout_at};
 
 pub(super) use self::floods::STREAMS_MAX;
 use self::held::Held;
-use self::http2::{Http2, Http2State};
 use self::unread::{Unread, UnreadBody};
 use crate::clock::timer_now;
 use crate::decision::floor_rate::FloorRate;
 use crate::gateway::connections::slot::Turn;
 use crate::gateway::request::validate::{BodyFraming, HEAD_BYTES_MAX};
 use crate::gateway::response::pacing::Broken;
+use crate::gateway::session::ip_of;
 
 pub(super) const HEAD_ENDS: &[u8; 4] = b"\r\n\r\n";
 /// Size of one read; nearly all request heads are shorter.
@@ -64,11 +63,6 @@ const BETWEEN_TURNS: Duration = Duration::from_millis(1);
 /// An idle connection stays open for this long once the gateway stops, for a request that is on its
 /// way. Chosen here: a round trip and the client's next request.
 pub(super) const LAST_REQUEST_WAIT: Duration = Duration::from_millis(250);
-
-/// The IP address of a peer, if it has one.
-pub(super) fn ip_of(peer: &SocketAddr) -> Option<IpAddr> {
-    peer.as_inet().map(|address| address.ip().to_canonical())
-}
 
 /// The IP address of the other end; `None` on a Unix socket.
 pub(super) fn client_address(stream: &Stream) -> Option<IpAddr> {
@@ -87,7 +81,6 @@ pub(super) struct Connection {
     client_address: Option<IpAddr>,
     unread: Unread,
     held: Held,
-    http2: Option<Box<Http2>>,
     /// The requests of HTTP/1.1.
     pub(super) turn: Turn,
 }
@@ -123,18 +116,25 @@ impl Watch {
 
     /// Ready once `deadline` has passed, or a while after the gateway began to stop.
     fn poll_end(&mut self, deadline: Instant, context: &mut Context<'_>) -> Poll<Received> {
-        if self.closes_at.is_none() && self.stopping.as_mut().poll(context).is_ready() {
-            self.closes_at = Some(timer_now() + LAST_REQUEST_WAIT);
-        }
+        let _ = self.poll_stopping(context);
         match self.closes_at.filter(|closes_at| *closes_at < deadline) {
             Some(closes_at) => self.poll_late(closes_at, context).map(|()| Received::Stopped),
             None => self.poll_late(deadline, context).map(|()| Received::TimedOut),
         }
     }
 
+    /// Ready once the gateway stops.
+    pub(super) fn poll_stopping(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.closes_at.is_none() {
+            ready!(self.stopping.as_mut().poll(context));
+            self.closes_at = Some(timer_now() + LAST_REQUEST_WAIT);
+        }
+        Poll::Ready(())
+    }
+
     /// Ready once `deadline` has passed. The timer is reset only when it would fire too late. For
     /// an earlier deadline it fires once in vain, which is cheaper than a reset per request.
-    fn poll_late(&mut self, deadline: Instant, context: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_late(&mut self, deadline: Instant, context: &mut Context<'_>) -> Poll<()> {
         if self.timer.deadline() > deadline {
             self.timer.as_mut().reset(deadline);
         }
@@ -151,25 +151,8 @@ impl Watch {
 impl Connection {
     pub(super) fn new(stream: Stream, turn: Turn) -> Self {
         let client_address = client_address(&stream);
-        let (ahead, unread, held, http2) = (BytesMut::new(), Unread::ALL, Held::default(), None);
-        Self { stream, ahead, client_address, unread, held, http2, turn }
-    }
-
-    /// Passes HTTP/2 frames to the framework from now on, the preface first.
-    pub(super) fn begin_http2(&mut self) -> Arc<Http2State> {
-        let http2 = Box::new(Http2::new(Arc::clone(self.turn.slot())));
-        Arc::clone(self.http2.insert(http2).state())
-    }
-
-    /// Notes whether the client took the bytes of a write, and how many.
-    fn noted(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if let Some(http2) = &mut self.http2 {
-            http2.noted(written.is_pending());
-            if let Poll::Ready(Ok(bytes)) = written {
-                http2.sent(bytes);
-            }
-        }
-        written
+        let (ahead, unread, held) = (BytesMut::new(), Unread::ALL, Held::default());
+        Self { stream, ahead, client_address, unread, held, turn }
     }
 
     /// The address of the other end; `None` on a Unix socket.
@@ -369,31 +352,6 @@ impl Connection {
         Poll::Ready(Ok(self.unread.take(read.filled())))
     }
 
-    /// Reads HTTP/2 frames for the framework.
-    fn poll_frames(
-        &mut self,
-        context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        loop {
-            let Some(http2) = &mut self.http2 else { return Poll::Ready(Ok(())) };
-            match http2.pass(&mut self.ahead, into) {
-                Ok(true) => return Poll::Ready(Ok(())),
-                Ok(false) => {}
-                Err(goaway) => {
-                    if let Some(goaway) = goaway {
-                        // The connection ends, with or without it.
-                        let _ = self.poll_write_out(&mut &goaway[..], context);
-                    }
-                    return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-                }
-            }
-            if ready!(self.poll_more(context, HEAD_BYTES_MAX))? == 0 {
-                return Poll::Ready(Ok(()));
-            }
-        }
-    }
-
     /// Writes all of `bytes`, while the client takes at least the floor rate.
     pub(super) async fn write(
         &mut self,
@@ -457,9 +415,6 @@ impl AsyncRead for Connection {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if this.http2.is_some() {
-            return this.poll_frames(context, into);
-        }
         if this.unread.is_over() {
             // The framework reads on to notice that the client leaves.
             return this.poll_left(context);
@@ -495,48 +450,23 @@ impl AsyncWrite for Connection {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = &mut *self;
-        // The frames of HTTP/2 are collected before they come here.
-        if this.http2.is_none() {
-            if this.held.take(bytes) {
-                return Poll::Ready(Ok(bytes.len()));
-            }
-            ready!(this.held.poll_write_out(&mut this.stream, context))?;
+        if this.held.take(bytes) {
+            return Poll::Ready(Ok(bytes.len()));
         }
-        let written = Pin::new(&mut this.stream).poll_write(context, bytes);
-        this.noted(written)
+        ready!(this.held.poll_write_out(&mut this.stream, context))?;
+        Pin::new(&mut this.stream).poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         ready!(this.held.poll_write_out(&mut this.stream, context))?;
-        let flushed = Pin::new(&mut this.stream).poll_flush(context);
-        if let Some(http2) = &this.http2 {
-            http2.noted(flushed.is_pending());
-        }
-        flushed
+        Pin::new(&mut this.stream).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         ready!(this.held.poll_write_out(&mut this.stream, context))?;
         Pin::new(&mut this.stream).poll_shutdown(context)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        if self.http2.is_none() {
-            let first = slices.iter().find(|slice| !slice.is_empty());
-            return self.poll_write(context, first.map_or(&[], |slice| slice));
-        }
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.noted(written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.http2.is_some() && self.stream.is_write_vectored()
     }
 }
 
