@@ -152,7 +152,7 @@ def weir_config(origin, port, freshness, more="", protocol="http"):
     The limits are too high to be reached, so that the figures contain no waiting time.
     """
     secured = f'{{ address = "127.0.0.1:{port}", cert = "{CERTIFICATE}", key = "{CERTIFICATE}" }}'
-    listen = f'http = ["127.0.0.1:{port}"]' if protocol == "http" else f"https = {secured}"
+    listen = f'http = ["127.0.0.1:{port}"]' if protocol == "http" else f"http = []\nhttps = {secured}"
     return f"""
 [listen]
 {listen}

@@ -224,7 +224,7 @@ impl StoredHead {
 
     pub fn to_map(&self) -> HeaderMap {
         let mut map = HeaderMap::new();
-        append_to(&mut map, [&self.repeated, self.own_lines()], &[]);
+        append_to(&mut map, [&self.repeated, self.own_lines()]);
         if let Some(etag) = self.content_etag() {
             map.insert(header::ETAG, etag.into());
         }

@@ -1,16 +1,51 @@
 //! The head of an answer while it is written: as a map for the framework, or as lines of HTTP/1.1,
 //! which can be read again.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use bytes::{Bytes, BytesMut};
+use foldhash::fast::RandomState;
 use http::StatusCode;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::api::headers::{RATE_LIMIT, RATE_REMAINING, RATE_RESET, RATE_RESOURCE, RATE_USED};
+
 const DIGITS_MAX: usize = 20;
+
+/// Names that most answers have, and that the `http` crate does not know.
+const USUAL_NAMES: [&str; 20] = [
+    "cache-status",
+    "permissions-policy",
+    "server-timing",
+    "x-accepted-github-permissions",
+    "x-accepted-oauth-scopes",
+    "x-accepted-service-permissions",
+    "x-from-cache",
+    "x-github-api-version-selected",
+    "x-github-media-type",
+    "x-github-request-id",
+    "x-oauth-scopes",
+    RATE_LIMIT,
+    RATE_REMAINING,
+    RATE_RESET,
+    RATE_RESOURCE,
+    RATE_USED,
+    "x-request-id",
+    "x-service-media-type",
+    "x-service-request-id",
+    "x-weir-account",
+];
 
 /// Fields of a head that is being put together.
 pub trait Fields {
     /// Adds `name: value`, name in lower case and unique unless the head can replace values.
     fn set(&mut self, name: &str, value: &[u8]);
+
+    /// The same for a value that the next answer does not repeat.
+    fn set_varying(&mut self, name: &str, value: &[u8]) {
+        self.set(name, value);
+    }
 
     fn set_number(&mut self, name: &str, number: u64) {
         with_digits(number, |digits| self.set(name, digits));
@@ -25,7 +60,8 @@ pub trait Head: Fields {
     /// Adds one more field of this name.
     fn add(&mut self, name: &HeaderName, value: &HeaderValue);
 
-    /// Adds stored lines, except those with a name in `omitted`.
+    /// Adds stored lines, except those with a name in `omitted`. Those of the second block differ
+    /// from answer to answer.
     fn add_lines(&mut self, blocks: [&[u8]; 2], omitted: &[&str]);
 
     /// Adds the fields of a map; call it before any other addition.
@@ -61,9 +97,7 @@ pub struct OnWire<'b>(pub &'b mut Vec<u8>);
 impl Fields for HeaderMap {
     /// Ignores a value that no header can hold; replaces an earlier value.
     fn set(&mut self, name: &str, value: &[u8]) {
-        if let (Ok(name), Ok(value)) =
-            (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value))
-        {
+        if let (Some(name), Ok(value)) = (name_of(name), HeaderValue::from_bytes(value)) {
             self.insert(name, value);
         }
     }
@@ -72,6 +106,14 @@ impl Fields for HeaderMap {
 impl Fields for MapHead {
     fn set(&mut self, name: &str, value: &[u8]) {
         self.fields.set(name, value);
+    }
+
+    /// HTTP/2 remembers no such value: it would displace those that repeat (RFC 7541 §6.2.3).
+    fn set_varying(&mut self, name: &str, value: &[u8]) {
+        if let (Some(name), Ok(mut value)) = (name_of(name), HeaderValue::from_bytes(value)) {
+            value.set_sensitive(true);
+            self.fields.insert(name, value);
+        }
     }
 }
 
@@ -85,7 +127,7 @@ impl Head for MapHead {
     }
 
     fn add_lines(&mut self, blocks: [&[u8]; 2], omitted: &[&str]) {
-        append_to(&mut self.fields, blocks, omitted);
+        append_lines(&mut self.fields, blocks, omitted, true);
     }
 
     fn add_map(&mut self, fields: HeaderMap) {
@@ -152,7 +194,12 @@ pub fn lines(text: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
 }
 
 /// Appends the fields of two blocks of lines to a map, which shares one copy of their text.
-pub fn append_to(map: &mut HeaderMap, blocks: [&[u8]; 2], omitted: &[&str]) {
+pub fn append_to(map: &mut HeaderMap, blocks: [&[u8]; 2]) {
+    append_lines(map, blocks, &[], false);
+}
+
+/// The same, with the values of the second block as varying ones where `has_varying` says so.
+fn append_lines(map: &mut HeaderMap, blocks: [&[u8]; 2], omitted: &[&str], has_varying: bool) {
     /// Fields that an answer gains beside those of the blocks.
     const FURTHER: usize = 10;
     let mut text = BytesMut::with_capacity(blocks.iter().map(|block| block.len()).sum());
@@ -161,15 +208,27 @@ pub fn append_to(map: &mut HeaderMap, blocks: [&[u8]; 2], omitted: &[&str]) {
     }
     let text = text.freeze();
     map.reserve(lines(&text).count() + FURTHER);
+    let [repeated, _] = blocks;
+    let varying_at = text.as_ptr().addr() + repeated.len();
     for (name, value) in lines(&text).filter(|(name, _)| !omitted.contains(name)) {
+        let is_varying = has_varying && value.as_ptr().addr() >= varying_at;
         let value = text.slice_ref(value);
-        if let (Ok(name), Ok(value)) = (
-            HeaderName::from_bytes(name.as_bytes()),
-            HeaderValue::from_maybe_shared::<Bytes>(value),
-        ) {
+        if let (Some(name), Ok(mut value)) =
+            (name_of(name), HeaderValue::from_maybe_shared::<Bytes>(value))
+        {
+            value.set_sensitive(is_varying);
             map.append(name, value);
         }
     }
+}
+
+/// The name of a field; `None` if no field can have it. Usual names take no allocation.
+fn name_of(name: &str) -> Option<HeaderName> {
+    static USUAL: LazyLock<HashMap<&str, HeaderName, RandomState>> = LazyLock::new(|| {
+        USUAL_NAMES.into_iter().map(|name| (name, HeaderName::from_static(name))).collect()
+    });
+    let usual = USUAL.get(name).cloned();
+    usual.or_else(|| HeaderName::from_bytes(name.as_bytes()).ok())
 }
 
 #[cfg(test)]

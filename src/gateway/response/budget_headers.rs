@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::decision::BudgetView;
-use crate::gateway::http::head_writer::Fields;
+use crate::gateway::http::head_writer::{Fields, with_digits};
 
 /// The numbers of the five budget headers, and the value of a resource in `GET /rate_limit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -44,7 +44,14 @@ impl RateView {
             (RATE_RESET, self.reset),
         ];
         for (name, number) in numbers {
-            head.set_number(name, number);
+            with_digits(number, |digits| {
+                // Each answer from upstream changes these two.
+                if matches!(name, RATE_REMAINING | RATE_USED) {
+                    head.set_varying(name, digits);
+                } else {
+                    head.set(name, digits);
+                }
+            });
         }
         head.set(RATE_RESOURCE, resource.as_str().as_bytes());
     }

@@ -37,7 +37,7 @@ pub fn add_gateway_headers(env: &Environment, head: &mut impl Fields, added: &Ga
         head.set("x-weir-account", env.account_name(account).as_bytes());
     }
     head.set("server-timing", &timing(&added.figures));
-    head.set("x-request-id", added.id.as_bytes());
+    head.set_varying("x-request-id", added.id.as_bytes());
 }
 
 fn timing(figures: &Figures) -> Cow<'static, [u8]> {

@@ -146,6 +146,27 @@ impl Responder {
         (head, body)
     }
 
+    /// Renders a short stored answer in memory.
+    pub fn render_short(
+        &self,
+        entry: Arc<Entry>,
+        selection: Selection,
+        form: &Form<'_>,
+        added: GatewayHeaders<'_>,
+        now: Timestamp,
+    ) -> (MapHead, Bytes) {
+        let mut head = MapHead::default();
+        let content = Content::Stored(entry, selection);
+        let source = self.render(content, form, Some(added), now, &mut head);
+        let (_, sends_body) = body_of(form.method, head.status);
+        let body = match source {
+            _ if !sends_body => Bytes::new(),
+            Source::Stored(entry) => self.env.urls.rendered(&entry.body, form.origin),
+            Source::Ready(mut body) => body.piece(usize::MAX),
+        };
+        (head, body)
+    }
+
     /// The body of an answer on disk, or a part of it.
     fn body_on_disk(&self, entry: &Entry, reader: FileReader, form: &Form<'_>) -> ReplyBody {
         let rewriting = is_rewritten_as_sent(entry)
@@ -309,7 +330,7 @@ impl Responder {
             head.set(header::ETAG.as_str(), &etag.text());
         }
         if let Some(date) = entry.head.modified() {
-            head.set(header::LAST_MODIFIED.as_str(), &date);
+            head.set_varying(header::LAST_MODIFIED.as_str(), &date);
         }
         if is_negotiated(entry) && entry.head.codings == ContentCodings::NegotiatedWithoutVary {
             head.add(&header::VARY, &HeaderValue::from_static("Accept-Encoding"));

@@ -23,7 +23,7 @@ use crate::gateway::error::GatewayError;
 use crate::gateway::request::validate::{BodyFraming, HEAD_BYTES_MAX, Wire, check_target};
 use crate::gateway::response::pacing::Streams;
 use crate::gateway::response::render::{Compression, Content};
-use crate::gateway::response::write::{FRAME_BYTES, body_of};
+use crate::gateway::response::write::FRAME_BYTES;
 use crate::gateway::server::connection::http2::Frames;
 use crate::gateway::server::connection::{Connection, LAST_REQUEST_WAIT, STREAMS_MAX, Watch};
 use crate::gateway::server::handler::{Frontend, Handler};
@@ -322,16 +322,13 @@ impl Handler {
         let Some(selection) = selection.filter(|_| entry.body.file().is_none()) else {
             return later(session, request, Classification::Read(routed));
         };
-        let is_short = entry.body.text().len() <= FRAME_BYTES;
-        let content = Content::Stored(entry, selection);
-        if !is_short {
+        if entry.body.text().len() > FRAME_BYTES {
+            let content = Content::Stored(entry, selection);
             return later(session, request, Classification::Answered(Box::new(content)));
         }
-        let added = Some(self.gateway_headers(&request));
-        let (head, mut body) = responder.render_for_session(content, &request.form(), added, now);
+        let added = self.gateway_headers(&request);
+        let (head, body) = responder.render_short(entry, selection, &request.form(), added, now);
         request.outcome.status = head.status.as_u16();
-        let (_, sends_body) = body_of(&request.method, head.status);
-        let body = if sends_body { body.piece(usize::MAX) } else { Bytes::new() };
         let (bytes, is_whole) = (body.len() as u64, body.is_empty());
         // A client that has reset the stream gets nothing.
         let begun = session.write_head(head.status, head.fields, is_whole);

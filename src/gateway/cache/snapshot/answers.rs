@@ -181,7 +181,7 @@ fn restored(
     let token = |number| *known.tokens.get(usize::try_from(number).ok()?)?;
     let stored = Stored::restored(&metadata.stored, known.mode, token, rule.copied().flatten())?;
     let mut headers = HeaderMap::new();
-    append_to(&mut headers, [lines, &[]], &[]);
+    append_to(&mut headers, [lines, &[]]);
     let text = Bytes::copy_from_slice(body);
     let body =
         if is_json(&headers) { known.urls.with_url_offsets(text) } else { Body::opaque(text) };

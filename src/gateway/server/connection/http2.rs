@@ -23,6 +23,10 @@ const GOAWAY: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xb];
 /// The place of the last stream in it.
 const LAST_STREAM: std::ops::Range<usize> = 9..13;
 
+/// Bytes of frames that wait for a write. Chosen here: as much as one record of TLS holds
+/// (RFC 8446 §5.1).
+const UNSENT_BYTES_MAX: usize = 16 * 1024;
+
 /// The facts about a connection that its session needs.
 #[derive(Default)]
 pub struct Http2State {
@@ -33,8 +37,8 @@ pub struct Http2State {
 
 /// The stream below the codec, shared with the task that gives the codec its turns.
 ///
-/// The codec flushes after each frame, and each flush would be a write of the system. Here the
-/// task flushes, after each turn.
+/// The codec writes and flushes each frame, and each would be a record of TLS and a write of the
+/// system. Here the frames of a turn are collected, and the task sends them after it.
 #[derive(Clone)]
 pub struct Frames {
     state: Arc<Http2State>,
@@ -45,6 +49,8 @@ struct Shared {
     connection: Box<Connection>,
     marker: TrailerMarker,
     ready: BytesMut,
+    /// Frames of the codec; without memory between turns.
+    unsent: Vec<u8>,
     budget: FrameBudget,
     slot: Arc<Slot>,
     state: Arc<Http2State>,
@@ -69,6 +75,7 @@ impl Frames {
             connection,
             marker: TrailerMarker::default(),
             ready: BytesMut::new(),
+            unsent: Vec::new(),
             budget: FrameBudget::new(timer_now()),
             slot,
             state: Arc::clone(&state),
@@ -83,6 +90,7 @@ impl Frames {
     /// Sends the client what the codec has written.
     pub fn poll_send(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shared = &mut *self.shared.lock();
+        ready!(shared.poll_unsent(context))?;
         let sent = Pin::new(&mut *shared.connection).poll_flush(context);
         shared.noted(sent.is_pending());
         sent
@@ -95,12 +103,43 @@ impl Shared {
         self.state.is_blocked.store(is_blocked, Ordering::Relaxed);
     }
 
-    fn written(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    /// Writes the collected frames.
+    fn poll_unsent(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut sent = 0;
+        let written = loop {
+            if sent == self.unsent.len() {
+                break Poll::Ready(Ok(()));
+            }
+            let stream = Pin::new(&mut self.connection.stream);
+            match stream.poll_write(context, &self.unsent[sent..]) {
+                Poll::Ready(Ok(0)) => break Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(bytes)) => sent += bytes,
+                Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
+                Poll::Pending => break Poll::Pending,
+            }
+        };
         self.noted(written.is_pending());
-        if let Poll::Ready(Ok(bytes)) = written {
-            self.budget.sent(bytes);
+        self.budget.sent(sent);
+        if sent == self.unsent.len() {
+            self.unsent = Vec::new();
+        } else {
+            self.unsent.drain(..sent);
         }
         written
+    }
+
+    /// Collects bytes of the codec, and makes room for them first.
+    fn poll_collect(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.unsent.len() == UNSENT_BYTES_MAX {
+            ready!(self.poll_unsent(context))?;
+        }
+        if self.unsent.is_empty() {
+            self.unsent.reserve_exact(UNSENT_BYTES_MAX);
+        }
+        let room = UNSENT_BYTES_MAX - self.unsent.len();
+        let bytes = &bytes[..bytes.len().min(room)];
+        self.unsent.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
     }
 
     /// Reads frames for the codec.
@@ -115,8 +154,11 @@ impl Shared {
                 Ok(false) => {}
                 Err(goaway) => {
                     if let Some(goaway) = goaway {
+                        self.unsent.extend_from_slice(&goaway);
                         // The connection ends, with or without it.
-                        let _ = self.connection.poll_write_out(&mut &goaway[..], context);
+                        if self.poll_unsent(context).is_ready() {
+                            let _ = Pin::new(&mut *self.connection).poll_flush(context);
+                        }
                     }
                     return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
                 }
@@ -130,7 +172,7 @@ impl Shared {
     /// Passes bytes on. Returns false if there are none for the codec yet. In a flood, returns the
     /// frame to say so, if it may be written now.
     fn pass(&mut self, into: &mut ReadBuf<'_>) -> Result<bool, Option<[u8; GOAWAY.len()]>> {
-        let Self { connection, marker, ready, budget, slot, state } = self;
+        let Self { connection, marker, ready, budget, slot, state, .. } = self;
         let passed = marker.pass(&mut connection.ahead, ready, |frame| {
             if frame.opens_stream {
                 slot.head_came(timer_now());
@@ -142,7 +184,7 @@ impl Shared {
             let _ = state.flood.set(flood);
             let mut goaway = GOAWAY;
             goaway[LAST_STREAM].copy_from_slice(&marker.last_stream().to_be_bytes());
-            // The codec has written whole frames unless the client took no more.
+            // Frames are written whole unless the client took no more.
             return Err((!state.is_blocked()).then_some(goaway));
         }
         let length = ready.len().min(into.remaining());
@@ -168,9 +210,7 @@ impl AsyncWrite for Frames {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let shared = &mut *self.shared.lock();
-        let written = Pin::new(&mut shared.connection.stream).poll_write(context, bytes);
-        shared.written(written)
+        self.shared.lock().poll_collect(context, bytes)
     }
 
     /// Left to [`Frames::poll_send`].
@@ -180,6 +220,7 @@ impl AsyncWrite for Frames {
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shared = &mut *self.shared.lock();
+        ready!(shared.poll_unsent(context))?;
         Pin::new(&mut shared.connection.stream).poll_shutdown(context)
     }
 
@@ -189,12 +230,18 @@ impl AsyncWrite for Frames {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let shared = &mut *self.shared.lock();
-        let stream = Pin::new(&mut shared.connection.stream);
-        let written = stream.poll_write_vectored(context, slices);
-        shared.written(written)
+        let mut collected = 0;
+        for slice in slices {
+            match shared.poll_collect(context, slice) {
+                Poll::Ready(Ok(bytes)) => collected += bytes,
+                _ if collected > 0 => break,
+                ended => return ended,
+            }
+        }
+        Poll::Ready(Ok(collected))
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.shared.lock().connection.stream.is_write_vectored()
+        true
     }
 }
