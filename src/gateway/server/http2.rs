@@ -3,10 +3,12 @@
 //! A turn takes the requests that have arrived. Hits are answered at once, and all of a turn leave
 //! in one write; any other request gets a task. Left out: frames (`connection/http2.rs`).
 
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -24,7 +26,7 @@ use crate::gateway::request::validate::{BodyFraming, HEAD_BYTES_MAX, Wire, check
 use crate::gateway::response::pacing::Streams;
 use crate::gateway::response::render::{Compression, Content};
 use crate::gateway::response::write::FRAME_BYTES;
-use crate::gateway::server::connection::http2::Frames;
+use crate::gateway::server::connection::http2::{Flood, Frames};
 use crate::gateway::server::connection::{Connection, LAST_REQUEST_WAIT, STREAMS_MAX, Watch};
 use crate::gateway::server::handler::{Frontend, Handler};
 use crate::gateway::server::header_memo::StreamMemo;
@@ -41,6 +43,11 @@ const STREAM_BYTES_MAX: usize = 2 * FRAME_BYTES;
 /// A connection ends during a drain once it had no stream and nothing to send this many times in a
 /// row, `LAST_REQUEST_WAIT` apart. Chosen here: a second for the client's answer.
 const QUIET_CHECKS: usize = 4;
+/// The time for which a connection that flooded stays open, unread. Chosen here: some thousand
+/// floods a second, each of a new connection, would take a core.
+const FLOOD_PAUSE: Duration = Duration::from_millis(500);
+/// The reason of a flood that the codec found, such as one of empty DATA frames.
+const FLOOD_OF_CODEC: &str = "http2_other_frames";
 
 /// An HTTP/2 connection of a listener.
 pub(super) struct Http2Connection<'c> {
@@ -57,6 +64,8 @@ pub(super) struct Http2Connection<'c> {
     busy: Option<Busy>,
     last_turn: Instant,
     is_stopping: bool,
+    /// Set once the codec has no more turns.
+    ended: Option<Result<(), h2::Error>>,
 }
 
 /// The end of a turn.
@@ -67,7 +76,8 @@ enum Turn {
     Stopping,
     /// No request came for the time of `idle_timeout`.
     Idle,
-    Over,
+    /// The connection has ended, or an error has ended it.
+    Over(Result<(), h2::Error>),
 }
 
 /// A request that is not answered within its turn.
@@ -99,6 +109,7 @@ impl<'c> Http2Connection<'c> {
             busy: None,
             last_turn: timer_now(),
             is_stopping: false,
+            ended: None,
         }
     }
 
@@ -118,13 +129,25 @@ impl<'c> Http2Connection<'c> {
                 quiet_checks = if is_quiet { quiet_checks + 1 } else { 0 };
             }
         };
-        tokio::select! {
-            _ = self.turns() => {}
-            () = abandoned => {}
-        }
-        if let Some(flood) = state.flood() {
-            front.gateway().env.connections.flooded(flood.reason(), address);
-        }
+        let ended = tokio::select! {
+            ended = self.turns() => ended,
+            () = abandoned => Ok(()),
+        };
+        let is_flood = |error: &h2::Error| {
+            error.is_library() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM)
+        };
+        let found = ended.err().filter(is_flood).map(|_| FLOOD_OF_CODEC);
+        let Some(reason) = state.flood().map(Flood::reason).or(found) else { return };
+        front.gateway().env.connections.flooded(reason, address);
+        let Self { frames, watch, .. } = self;
+        frames.forget();
+        // By then the client has the frame that says so, which unread bytes would take from it.
+        let until = timer_now() + FLOOD_PAUSE;
+        poll_fn(|context| match watch.poll_stopping(context) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => watch.poll_late(until, context),
+        })
+        .await;
     }
 
     async fn turns(&mut self) -> Result<(), h2::Error> {
@@ -135,7 +158,7 @@ impl<'c> Http2Connection<'c> {
             .max_send_buffer_size(STREAM_BYTES_MAX);
         let frames = self.frames.clone();
         let mut handshake = pin!(builder.handshake(frames.clone()));
-        let mut codec = std::future::poll_fn(|context| {
+        let mut codec = poll_fn(|context| {
             let made = handshake.poll_unpin(context);
             // A failure is that of the next read too.
             let _ = frames.poll_send(context);
@@ -143,7 +166,7 @@ impl<'c> Http2Connection<'c> {
         })
         .await?;
         loop {
-            match std::future::poll_fn(|context| self.poll_turn(&mut codec, context)).await {
+            match poll_fn(|context| self.poll_turn(&mut codec, context)).await {
                 Turn::Requests => {
                     self.renew();
                     let is_full = self.arrived.len() == TURN_MAX;
@@ -155,7 +178,7 @@ impl<'c> Http2Connection<'c> {
                 Turn::Stopping => codec.graceful_shutdown(),
                 Turn::Idle => {
                     codec.abrupt_shutdown(Reason::NO_ERROR);
-                    let closed = std::future::poll_fn(|context| {
+                    let closed = poll_fn(|context| {
                         let closed = codec.poll_closed(context);
                         let _ = self.frames.poll_send(context);
                         closed
@@ -164,7 +187,7 @@ impl<'c> Http2Connection<'c> {
                     let _ = timeout(LAST_REQUEST_WAIT, closed).await;
                     return Ok(());
                 }
-                Turn::Over => return Ok(()),
+                Turn::Over(ended) => return ended,
             }
         }
     }
@@ -175,27 +198,25 @@ impl<'c> Http2Connection<'c> {
         codec: &mut Codec<Frames, Bytes>,
         context: &mut Context<'_>,
     ) -> Poll<Turn> {
-        let mut is_over = false;
-        while self.arrived.len() < TURN_MAX && !is_over {
+        while self.ended.is_none() && self.arrived.len() < TURN_MAX {
             match codec.poll_accept(context) {
                 Poll::Ready(Some(Ok(arrived))) => self.arrived.push(arrived),
-                // Clients close without a farewell all the time.
-                Poll::Ready(Some(Err(_)) | None) => is_over = true,
+                Poll::Ready(Some(Err(error))) => self.ended = Some(Err(error)),
+                Poll::Ready(None) => self.ended = Some(Ok(())),
                 Poll::Pending => break,
             }
         }
-        match self.frames.poll_send(context) {
-            Poll::Ready(sent) => {
-                is_over |= sent.is_err();
-                self.busy = None;
+        if let Poll::Ready(sent) = self.frames.poll_send(context) {
+            self.busy = None;
+            if sent.is_err() {
+                self.ended.get_or_insert(Ok(()));
             }
-            Poll::Pending => {}
         }
         if !self.arrived.is_empty() {
             return Poll::Ready(Turn::Requests);
         }
-        if is_over {
-            return Poll::Ready(Turn::Over);
+        if let Some(ended) = self.ended.take() {
+            return Poll::Ready(Turn::Over(ended));
         }
         if !self.is_stopping && self.watch.poll_stopping(context).is_ready() {
             self.is_stopping = true;
@@ -210,7 +231,7 @@ impl<'c> Http2Connection<'c> {
         let idle_timeout = self.handler.gateway.env.config.listen.idle_timeout;
         loop {
             let until = self.last_turn.max(slot.last_end()) + idle_timeout;
-            std::task::ready!(self.watch.poll_late(until, context));
+            ready!(self.watch.poll_late(until, context));
             let now = timer_now();
             if slot.requests() > 0 || state.is_blocked() {
                 self.last_turn = now;

@@ -205,6 +205,8 @@ async fn a_fetch_outlives_its_first_reader_and_ends_with_the_last() {
     let ((), received) = tokio::join!(connection.send(rest), second.read_bytes(body.len()));
     assert!(received == body.as_bytes());
     fixture.assert_no_second_request();
+    // Until then, others join this fetch.
+    eventually(|| fixture.open_leases() == 0).await;
 
     let (mut first, mut second) =
         (fixture.connects("GET", "").await, fixture.connects("GET", "").await);

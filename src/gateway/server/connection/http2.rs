@@ -12,7 +12,8 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::Connection;
-use super::floods::{Flood, FrameBudget, STREAMS_MAX};
+pub use super::floods::Flood;
+use super::floods::{FrameBudget, STREAMS_MAX};
 use super::trailers::TrailerMarker;
 use crate::clock::timer_now;
 use crate::gateway::connections::slot::Slot;
@@ -85,6 +86,13 @@ impl Frames {
 
     pub fn state(&self) -> &Arc<Http2State> {
         &self.state
+    }
+
+    /// Drops what was read and not sent yet, and the memory of it.
+    pub fn forget(&self) {
+        let shared = &mut *self.shared.lock();
+        shared.connection.forget();
+        (shared.ready, shared.unsent) = (BytesMut::new(), Vec::new());
     }
 
     /// Sends the client what the codec has written.
