@@ -35,6 +35,7 @@ const ORDERS: &[(&str, &[&str])] = &[
             "url_rewrite",
             "http",
             "active",
+            "session",
             "connections",
             "counted",
             "spool",

@@ -37,6 +37,9 @@ const VICTIMS_SHARE: usize = 16;
 const CHOICE_MS: u64 = 500;
 /// Connections that are seen under one lock. Chosen here: it is held for some ten microseconds.
 const SEEN_AT_ONCE: usize = 256;
+/// Connections beyond the bound whose predecessors are evicted but have not ended yet. Chosen here:
+/// a wait for each end would delay all that is behind it in the backlog.
+const ENDING_MAX: u32 = 16;
 /// The longest wait for the end of an evicted connection, which is a matter of microseconds.
 const EVICTION_PATIENCE: Duration = Duration::from_millis(50);
 
@@ -96,6 +99,7 @@ struct Chosen {
 }
 
 /// The result of an attempt to make room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Room {
     Evicted,
     /// Nothing may be ended for this time.
@@ -153,8 +157,8 @@ impl Connections {
         Some(self.filled(listener))
     }
 
-    /// Takes a place beyond the bound: for the backlog of a gateway that stops, which is bounded
-    /// itself.
+    /// Takes a place beyond the bound: that of an evicted connection, or one for the backlog of a
+    /// gateway that stops, which is bounded itself.
     pub fn extra_place(self: &Arc<Self>, listener: Listener) -> Place {
         self.open.fetch_add(1, Ordering::AcqRel);
         self.filled(listener)
@@ -176,7 +180,12 @@ impl Connections {
             if let Some(place) = self.try_place(listener) {
                 return place;
             }
-            self.make_room(Pause::Full, &mut is_counted, ended).await;
+            let room = self.evict();
+            let max = self.max.load(Ordering::Relaxed).saturating_add(ENDING_MAX);
+            if room == Room::Evicted && self.open.load(Ordering::Acquire) < max {
+                return self.extra_place(listener);
+            }
+            self.wait(room, Pause::Full, &mut is_counted, ended).await;
         }
     }
 
@@ -188,12 +197,18 @@ impl Connections {
         }
         let mut ended = pin!(self.ended.notified());
         ended.as_mut().enable();
-        self.make_room(Pause::NoDescriptor, &mut false, ended).await;
+        self.wait(self.evict(), Pause::NoDescriptor, &mut false, ended).await;
     }
 
-    /// Ends a connection that may be ended, or waits for a while.
-    async fn make_room(&self, why: Pause, is_counted: &mut bool, ended: impl Future<Output = ()>) {
-        let wait = match self.evict() {
+    /// Waits for the end of an evicted connection, or until one may be evicted.
+    async fn wait(
+        &self,
+        room: Room,
+        why: Pause,
+        is_counted: &mut bool,
+        ended: impl Future<Output = ()>,
+    ) {
+        let wait = match room {
             Room::Evicted => EVICTION_PATIENCE,
             Room::Wait(wait) => {
                 if !std::mem::replace(is_counted, true) {
@@ -206,6 +221,7 @@ impl Connections {
         let _ = timeout(wait, ended).await;
     }
 
+    /// Ends a connection that may be ended.
     fn evict(&self) -> Room {
         let now = timer_now();
         let at = millis(self.origin, now);

@@ -161,7 +161,13 @@ impl Responder {
         let (_, sends_body) = body_of(form.method, head.status);
         let body = match source {
             _ if !sends_body => Bytes::new(),
-            Source::Stored(entry) => self.env.urls.rendered(&entry.body, form.origin),
+            Source::Stored(entry) => {
+                let urls = &self.env.urls;
+                let bytes = urls.rendered_bytes(&entry.body, form.origin);
+                let mut body = Vec::with_capacity(bytes);
+                urls.render_into(&entry.body, form.origin, &mut body);
+                body.into()
+            }
             Source::Ready(mut body) => body.piece(usize::MAX),
         };
         (head, body)

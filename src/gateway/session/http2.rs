@@ -14,7 +14,7 @@ use http::header::DATE;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 use pingora::protocols::http::date::get_cached_date;
 
-use super::{Head, Left};
+use super::types::{Head, Left};
 
 pub struct StreamSession {
     method: Method,

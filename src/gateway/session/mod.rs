@@ -5,30 +5,20 @@
 //! rates, which belong to those who read and write.
 
 pub mod http2;
+mod types;
 
 use std::net::IpAddr;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderMap, Method, StatusCode, Uri, Version};
+use http::{HeaderMap, StatusCode};
 use pingora::ErrorType;
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::v1::server::HttpSession;
 use pingora::protocols::l4::socket::SocketAddr;
 
 use self::http2::StreamSession;
-
-/// A request's head, as it was parsed.
-pub struct Head<'s> {
-    pub method: &'s Method,
-    pub target: &'s Uri,
-    pub version: Version,
-    pub headers: &'s HeaderMap,
-}
-
-/// The client has left, or its connection is of no use any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Left;
+pub use self::types::{Head, Left};
 
 /// A request with its head read, until the last byte of its answer.
 pub enum Session {

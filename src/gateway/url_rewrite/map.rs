@@ -239,16 +239,6 @@ impl UrlMap {
         })
     }
 
-    /// The whole body for this client, without a copy where it has no URLs.
-    pub fn rendered(&self, body: &Body, origin: &Origin) -> Bytes {
-        if body.offsets.is_empty() {
-            return body.shared_text();
-        }
-        let mut rendered = Vec::with_capacity(self.rendered_bytes(body, origin));
-        self.render_into(body, origin, &mut rendered);
-        rendered.into()
-    }
-
     pub fn render_into(&self, body: &Body, origin: &Origin, out: &mut Vec<u8>) {
         let (text, mut done) = (body.text(), 0);
         for offset in body.offsets.iter() {

@@ -10,6 +10,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::timeout;
+use weir::clock::machine_instant;
 
 use super::trailers::{field, frame, head};
 use crate::support::origin::Origin;
@@ -150,6 +151,18 @@ async fn the_end_of_a_flood_is_a_goaway() {
     });
     // ENHANCE_YOUR_CALM, after no stream.
     assert_eq!(last.await.expect("it comes")[..8], [0, 0, 0, 0, 0, 0, 0, 0xb]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_flooded_stays_open_for_a_while() {
+    let world = Setup::new().start().await;
+    let mut connection = begun(&world).await;
+    connection.send(&frame(0, PING, 0, &[0; 8]).repeat(1_000)).await;
+    eventually(|| ended_for(&world, "http2_ping")).await;
+    let ended_at = machine_instant();
+    connection.read_to_close().await;
+    // Half a second, of which this task may have noticed a part late.
+    assert!(ended_at.elapsed() > Duration::from_millis(250));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,6 +9,7 @@ mod fast_path_hits;
 mod fast_path_misses;
 mod floods;
 mod handover;
+mod http2_hits;
 mod informational;
 mod listeners;
 mod malformed_requests;

@@ -14,11 +14,15 @@ use pingora::protocols::{GetSocketDigest as _, SocketDigest};
 use pingora::server::ShutdownWatch;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::task::yield_now;
 
 use crate::gateway::connections::slot::Listener as Kind;
 use crate::gateway::connections::{Connections, Place, descriptors};
 use crate::gateway::server::handler::Frontend;
 use crate::gateway::server::sockets::Socket;
+
+/// Connections that are accepted before others have a turn. Chosen here: some hundred microseconds.
+const ACCEPTS_OF_A_TURN: u64 = 4;
 
 /// A listening socket in non-blocking mode, and the application behind it. It stays open until its
 /// backlog is served.
@@ -124,7 +128,7 @@ impl Listener {
         let mut stopping = stopped.clone();
         // A closed channel means shutdown too.
         let mut stop = pin!(stopping.wait_for(|stopped| *stopped));
-        loop {
+        for accepts in 1_u64.. {
             let accepted = tokio::select! {
                 biased;
                 _ = &mut stop => return,
@@ -144,6 +148,9 @@ impl Listener {
                     self.serve(stream, place, stopped);
                     if is_over {
                         return;
+                    }
+                    if accepts % ACCEPTS_OF_A_TURN == 0 {
+                        yield_now().await;
                     }
                 }
                 Err(error) if descriptors::is_lack(&error) => {

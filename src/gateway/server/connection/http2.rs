@@ -241,7 +241,12 @@ impl AsyncWrite for Frames {
         let mut collected = 0;
         for slice in slices {
             match shared.poll_collect(context, slice) {
-                Poll::Ready(Ok(bytes)) => collected += bytes,
+                Poll::Ready(Ok(bytes)) => {
+                    collected += bytes;
+                    if bytes < slice.len() {
+                        break;
+                    }
+                }
                 _ if collected > 0 => break,
                 ended => return ended,
             }
