@@ -20,8 +20,9 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::clock::timer_now;
+use crate::decision::floor_rate::FloorRate;
 use crate::gateway::connections::slot::Busy;
-use crate::gateway::error::GatewayError;
+use crate::gateway::error::{GatewayError, SLOW_CLIENT};
 use crate::gateway::request::validate::{BodyFraming, HEAD_BYTES_MAX, Wire, check_target};
 use crate::gateway::response::pacing::Streams;
 use crate::gateway::response::render::{Compression, Content};
@@ -64,6 +65,9 @@ pub(super) struct Http2Connection<'c> {
     busy: Option<Busy>,
     last_turn: Instant,
     is_stopping: bool,
+    rate: FloorRate,
+    /// The time since which the client takes nothing, and the bytes that it had taken by then.
+    blocked: Option<(Instant, usize)>,
     /// Set once the codec has no more turns.
     ended: Option<Result<(), h2::Error>>,
 }
@@ -96,7 +100,7 @@ impl<'c> Http2Connection<'c> {
         connection: Box<Connection>,
         watch: &'c mut Watch,
     ) -> Self {
-        let client_address = connection.client_address();
+        let (client_address, rate) = (connection.client_address(), handler.floor_rate());
         let handler = Handler { streams: Some(Arc::<Streams>::default()), ..handler };
         Self {
             front,
@@ -109,6 +113,8 @@ impl<'c> Http2Connection<'c> {
             busy: None,
             last_turn: timer_now(),
             is_stopping: false,
+            rate,
+            blocked: None,
             ended: None,
         }
     }
@@ -206,11 +212,18 @@ impl<'c> Http2Connection<'c> {
                 Poll::Pending => break,
             }
         }
-        if let Poll::Ready(sent) = self.frames.poll_send(context) {
-            self.busy = None;
-            if sent.is_err() {
-                self.ended.get_or_insert(Ok(()));
+        match self.frames.poll_send(context) {
+            Poll::Ready(sent) => {
+                (self.busy, self.blocked) = (None, None);
+                if sent.is_err() {
+                    self.ended.get_or_insert(Ok(()));
+                }
             }
+            Poll::Pending if self.poll_too_slow(context).is_ready() => {
+                self.front.gateway().env.metrics.connection_ended(SLOW_CLIENT);
+                return Poll::Ready(Turn::Over(Ok(())));
+            }
+            Poll::Pending => {}
         }
         if !self.arrived.is_empty() {
             return Poll::Ready(Turn::Requests);
@@ -223,6 +236,17 @@ impl<'c> Http2Connection<'c> {
             return Poll::Ready(Turn::Stopping);
         }
         self.poll_idle(context)
+    }
+
+    /// Ready once the client takes less than the floor rate of what waits for it.
+    fn poll_too_slow(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let (now, sent) = (timer_now(), self.frames.state().sent());
+        let (since, sent_then) = self.blocked.get_or_insert((now, sent));
+        if sent > *sent_then {
+            self.rate.took(sent - *sent_then, now - *since);
+            (*since, *sent_then) = (now, sent);
+        }
+        self.watch.poll_late(*since + self.rate.patience(), context)
     }
 
     /// Ready once no request has been under way for the time of `idle_timeout`.

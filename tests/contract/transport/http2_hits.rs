@@ -10,8 +10,10 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
+use super::trailers::{frame, head};
 use crate::support::origin::Origin;
-use crate::support::{KEY, OTHER_KEY, Setup, World, bounded};
+use crate::support::raw::Connection;
+use crate::support::{KEY, OTHER_KEY, Setup, World, bounded, eventually};
 
 const REPOSITORY: &str = "/repos/acme/widgets";
 const ISSUES: &str = "/repos/acme/widgets/issues?per_page=2";
@@ -20,6 +22,11 @@ const MALFORMED: &str = "/repos/acme/widgets?a=%01";
 const SMALL_WINDOW: u32 = 1_000;
 /// The usual one (RFC 9113 §6.5.2).
 const WINDOW: u32 = 65_535;
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const WINDOW_UPDATE: u8 = 8;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
 
 /// Status, header lines without what differs by the protocol, and body.
 type Parts = (StatusCode, BTreeMap<String, String>, String);
@@ -208,7 +215,7 @@ async fn a_hit_that_no_window_holds_is_sent_as_the_window_opens() {
     assert_eq!(first.len(), SMALL_WINDOW as usize);
     assert_eq!(world.gateway.env.active.count(), 1, "its answer is under way");
     drop((first, body));
-    crate::support::eventually(|| world.gateway.env.active.count() == 0).await;
+    eventually(|| world.gateway.env.active.count() == 0).await;
 }
 
 #[tokio::test]
@@ -253,4 +260,28 @@ async fn a_long_answer_takes_a_task_of_its_own() {
         assert!(answer.1["cache-status"].starts_with(status), "{:?}", answer.1["cache-status"]);
         assert_eq!(answer.2.len(), BYTES);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_takes_none_of_its_hits_is_ended() {
+    const STREAMS: u32 = 250;
+    let setup = Setup::new().listen("body_timeout = \"1s\"");
+    let world = setup.cache_ttl("/repos/{owner}/{repo}", "1h").start().await;
+    world.get(REPOSITORY).await.assert_status(200);
+    let mut connection = Connection::open(world.address).await;
+    // Windows for all answers, and none of them is read.
+    let windows = [
+        &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..],
+        &frame(0, SETTINGS, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]),
+        &frame(0, WINDOW_UPDATE, 0, &[0x7f, 0, 0, 0]),
+    ];
+    connection.send(&windows.concat()).await;
+    for number in 0..STREAMS {
+        let mut request = frame(0, HEADERS, END_STREAM | END_HEADERS, &head("GET", REPOSITORY));
+        request[5..9].copy_from_slice(&(2 * number + 1).to_be_bytes());
+        connection.send(&request).await;
+    }
+    let is_ended = || world.gateway.env.metrics.encode().contains("reason=\"slow_client\"} 1");
+    eventually(is_ended).await;
+    eventually(|| world.gateway.env.active.count() == 0).await;
 }

@@ -3,7 +3,7 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
@@ -33,6 +33,8 @@ const UNSENT_BYTES_MAX: usize = 16 * 1024;
 pub struct Http2State {
     /// True while the client takes no bytes.
     is_blocked: AtomicBool,
+    /// Bytes that the client has taken.
+    sent: AtomicUsize,
     flood: OnceLock<Flood>,
 }
 
@@ -60,6 +62,11 @@ struct Shared {
 impl Http2State {
     pub fn is_blocked(&self) -> bool {
         self.is_blocked.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that the client has taken.
+    pub fn sent(&self) -> usize {
+        self.sent.load(Ordering::Relaxed)
     }
 
     /// The flood that ended the connection.
@@ -128,6 +135,7 @@ impl Shared {
         };
         self.noted(written.is_pending());
         self.budget.sent(sent);
+        self.state.sent.fetch_add(sent, Ordering::Relaxed);
         if sent == self.unsent.len() {
             self.unsent = Vec::new();
         } else {
