@@ -182,7 +182,8 @@ async fn serve(
         None => serve_over(stream, current, stop).await,
         Some(tls) => {
             // The client learns of a failed handshake by an alert.
-            if let Ok(Ok(stream)) = timeout(HEAD_TIMEOUT, tls.accept_over(stream)).await {
+            let now = current.gateway().env.clock.now();
+            if let Ok(Ok(stream)) = timeout(HEAD_TIMEOUT, tls.accept_over(stream, now)).await {
                 serve_over(stream, current, stop).await;
             }
         }
@@ -227,7 +228,8 @@ async fn serve_briefly(
         match tls {
             None => _ = server.serve_connection(TokioIo::new(&mut stream), service).await,
             Some(tls) => {
-                if let Ok(stream) = tls.accept_over(&mut stream).await {
+                let now = current.gateway().env.clock.now();
+                if let Ok(stream) = tls.accept_over(&mut stream, now).await {
                     _ = server.serve_connection(TokioIo::new(stream), service).await;
                 }
             }

@@ -26,6 +26,9 @@ use crate::writes::handed::HandedStore;
 const SNAPSHOT_WITHIN: Duration = Duration::from_secs(60);
 /// The pause before the file of writes is tried again. Chosen here: writes of clients wait for it.
 const STORE_PAUSE: Duration = Duration::from_millis(100);
+/// Tries that fail before it is called a problem. Chosen here: the predecessor lets go of the file
+/// within a fraction of a second after it says so.
+const QUIET_TRIES: u32 = 10;
 /// The time beyond its own bound in which a predecessor must end before it is called hung.
 const END_SLACK: Duration = Duration::from_secs(5);
 
@@ -175,7 +178,7 @@ impl Following {
 /// Opens the file of writes, however long that takes: queued writes are not lost.
 async fn open_store(current: &Arc<Current>, awaited: Option<AwaitedStore>) {
     let Some(AwaitedStore { path, store }) = awaited else { return };
-    let mut problem = None;
+    let (mut problem, mut tries) = (None, 0);
     loop {
         let path = path.clone();
         let open = move || with_stored_writes(|each| FileStore::open(&path, each));
@@ -195,7 +198,8 @@ async fn open_store(current: &Arc<Current>, awaited: Option<AwaitedStore>) {
                 return;
             }
             Err(fault) => {
-                if problem.as_ref() != Some(&fault) {
+                tries += 1;
+                if tries > QUIET_TRIES && problem.as_ref() != Some(&fault) {
                     error!(error = %fault, "the queued writes of the predecessor wait");
                     problem = Some(fault);
                 }

@@ -7,6 +7,8 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
+use crate::clock::Timestamp;
+
 /// Most names of a certificate that are looked up. Chosen here: certificates of clients have one or
 /// a few.
 const NAMES_MAX: usize = 64;
@@ -14,22 +16,37 @@ const NAMES_MAX: usize = 64;
 /// The subject alternative names of a certificate that the handshake has verified (RFC 5280
 /// §4.2.1.6): URIs, DNS names in lower case, e-mail addresses and IP addresses.
 #[derive(Clone, Debug)]
-pub struct CertificateNames(Arc<[Box<str>]>);
+pub struct CertificateNames {
+    names: Arc<[Box<str>]>,
+    until: Timestamp,
+}
 
 impl CertificateNames {
     /// Reads the names; none if the certificate has no readable ones.
     pub fn of(der: &[u8]) -> Self {
-        let names = X509Certificate::from_der(der).ok().and_then(|(_, certificate)| {
+        let parsed = X509Certificate::from_der(der).ok().map(|(_, certificate)| certificate);
+        let names = parsed.as_ref().and_then(|certificate| {
             let names = certificate.subject_alternative_name().ok()??;
             let names = names.value.general_names.iter().filter_map(text_of);
             Some(names.take(NAMES_MAX).map(String::into_boxed_str).collect())
         });
-        Self(names.unwrap_or_default())
+        // RFC 5280 §4.1.2.5: the last second belongs to it.
+        let until = parsed.and_then(|certificate| {
+            let last = certificate.validity().not_after.timestamp();
+            Some(Timestamp::from_secs(u64::try_from(last).ok()?.saturating_add(1)))
+        });
+        Self { names: names.unwrap_or_default(), until: until.unwrap_or(Timestamp::EPOCH) }
+    }
+
+    /// The first moment at which the certificate is not valid any more. A session that is resumed
+    /// may be later, because nothing is verified then.
+    pub fn until(&self) -> Timestamp {
+        self.until
     }
 
     /// The names in the certificate's order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(AsRef::as_ref)
+        self.names.iter().map(AsRef::as_ref)
     }
 }
 

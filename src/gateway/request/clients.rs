@@ -116,23 +116,24 @@ impl Clients {
         found.all(|other| other.index == first.index).then_some(first)
     }
 
-    /// Identifies the client by its key or token, or by its certificate. A key must not contradict
-    /// the certificate. Beside one, an `Authorization` that is no key is the client's own.
+    /// Identifies the client by its key or token, or by its certificate and the end of that. A key
+    /// must not contradict the certificate. Beside one, an `Authorization` that is no key is the
+    /// client's own.
     pub fn identify(
         &self,
         headers: &HeaderMap,
-        certified: Option<&Arc<Client>>,
+        certified: Option<(&Arc<Client>, Timestamp)>,
         now: Timestamp,
     ) -> Result<Identified, Unknown> {
         let by_key = self.identify_by_key(headers, now);
-        let Some(certified) = certified else { return by_key };
+        let Some((certified, until)) = certified else { return by_key };
         match by_key {
             Ok(identified) if identified.client.index != certified.index => {
                 Err(Unknown::OtherCertificate)
             }
             Err(Unknown::NoKey | Unknown::WrongKey) if !headers.contains_key(KEY_HEADER) => {
                 let client = Arc::clone(certified);
-                Ok(Identified { client, until: Timestamp::FAR_FUTURE, signed_by: None })
+                Ok(Identified { client, until, signed_by: None })
             }
             by_key => by_key,
         }

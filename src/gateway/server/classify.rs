@@ -72,7 +72,7 @@ impl Handler {
         }
         let is_read = matches!(valid.method, Method::GET | Method::HEAD);
         // Beside a certificate as beside `X-Weir-Key`, `Authorization` is the client's own.
-        let by_key = self.certified.is_none();
+        let by_key = self.certified_at(request.arrival.at).is_none();
         request.identity.client_credential =
             gateway.router.client_credential(&client, &request.headers, is_read, by_key)?;
         let client_credential = request.identity.client_credential.as_deref();
@@ -103,7 +103,7 @@ impl Handler {
         let identified = match &request.identity.known {
             Some(known) if known.identified.holds(now) => Ok(Arc::clone(&known.identified.client)),
             _ => {
-                clients.identify(&request.headers, self.certified.as_ref(), now).map(|identified| {
+                clients.identify(&request.headers, self.certified_at(now), now).map(|identified| {
                     let client = Arc::clone(&identified.client);
                     request.identity.identified = Some(identified);
                     client

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::clock::Timestamp;
 use crate::decision::floor_rate::FloorRate;
 use crate::gateway::active::ActiveGuard;
 use crate::gateway::assembly::Gateway;
@@ -48,6 +49,12 @@ impl Handler {
     pub(super) fn floor_rate(&self) -> FloorRate {
         let listen = &self.gateway.env.config.listen;
         FloorRate::new(listen.answer_rate_min, listen.body_timeout)
+    }
+
+    /// The client that its certificate identifies at this time, and the end of the certificate.
+    pub(super) fn certified_at(&self, now: Timestamp) -> Option<(&Arc<Client>, Timestamp)> {
+        let until = self.names.as_ref()?.until();
+        self.certified.as_ref().filter(|_| now < until).map(|client| (client, until))
     }
 
     /// The pacing of one answer.

@@ -27,7 +27,7 @@ use crate::gateway::request::validate::{BodyFraming, HEAD_BYTES_MAX, Wire, check
 use crate::gateway::response::pacing::Streams;
 use crate::gateway::response::render::{Compression, Content};
 use crate::gateway::response::write::FRAME_BYTES;
-use crate::gateway::server::connection::http2::{Flood, Frames};
+use crate::gateway::server::connection::http2::{Flood, Frames, Http2State};
 use crate::gateway::server::connection::{Connection, LAST_REQUEST_WAIT, STREAMS_MAX, Watch};
 use crate::gateway::server::handler::{Frontend, Handler};
 use crate::gateway::server::header_memo::StreamMemo;
@@ -65,11 +65,16 @@ pub(super) struct Http2Connection<'c> {
     busy: Option<Busy>,
     last_turn: Instant,
     is_stopping: bool,
-    rate: FloorRate,
-    /// The time since which the client takes nothing, and the bytes that it had taken by then.
-    blocked: Option<(Instant, usize)>,
+    pace: Pace,
     /// Set once the codec has no more turns.
     ended: Option<Result<(), h2::Error>>,
+}
+
+/// The pace at which the client takes what waits for it.
+struct Pace {
+    rate: FloorRate,
+    /// The time since which it takes nothing, and the bytes that it had taken by then.
+    blocked: Option<(Instant, usize)>,
 }
 
 /// The end of a turn.
@@ -113,8 +118,7 @@ impl<'c> Http2Connection<'c> {
             busy: None,
             last_turn: timer_now(),
             is_stopping: false,
-            rate,
-            blocked: None,
+            pace: Pace { rate, blocked: None },
             ended: None,
         }
     }
@@ -161,6 +165,8 @@ impl<'c> Http2Connection<'c> {
         builder
             .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX))
             .max_concurrent_streams(STREAMS_MAX)
+            // The budgets of `floods.rs` bound them.
+            .max_pending_accept_reset_streams(STREAMS_MAX as usize)
             .max_send_buffer_size(STREAM_BYTES_MAX);
         let frames = self.frames.clone();
         let mut handshake = pin!(builder.handshake(frames.clone()));
@@ -214,12 +220,14 @@ impl<'c> Http2Connection<'c> {
         }
         match self.frames.poll_send(context) {
             Poll::Ready(sent) => {
-                (self.busy, self.blocked) = (None, None);
+                (self.busy, self.pace.blocked) = (None, None);
                 if sent.is_err() {
                     self.ended.get_or_insert(Ok(()));
                 }
             }
-            Poll::Pending if self.poll_too_slow(context).is_ready() => {
+            Poll::Pending
+                if self.pace.poll_too_slow(self.frames.state(), self.watch, context).is_ready() =>
+            {
                 self.front.gateway().env.metrics.connection_ended(SLOW_CLIENT);
                 return Poll::Ready(Turn::Over(Ok(())));
             }
@@ -236,17 +244,6 @@ impl<'c> Http2Connection<'c> {
             return Poll::Ready(Turn::Stopping);
         }
         self.poll_idle(context)
-    }
-
-    /// Ready once the client takes less than the floor rate of what waits for it.
-    fn poll_too_slow(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let (now, sent) = (timer_now(), self.frames.state().sent());
-        let (since, sent_then) = self.blocked.get_or_insert((now, sent));
-        if sent > *sent_then {
-            self.rate.took(sent - *sent_then, now - *since);
-            (*since, *sent_then) = (now, sent);
-        }
-        self.watch.poll_late(*since + self.rate.patience(), context)
     }
 
     /// Ready once no request has been under way for the time of `idle_timeout`.
@@ -295,6 +292,24 @@ impl<'c> Http2Connection<'c> {
             });
         }
         self.busy = Some(busy);
+    }
+}
+
+impl Pace {
+    /// Ready once the client takes less than the floor rate.
+    fn poll_too_slow(
+        &mut self,
+        state: &Http2State,
+        watch: &mut Watch,
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
+        let (now, sent) = (timer_now(), state.sent());
+        let (since, sent_then) = self.blocked.get_or_insert((now, sent));
+        if sent > *sent_then {
+            self.rate.took(sent - *sent_then, now - *since);
+            (*since, *sent_then) = (now, sent);
+        }
+        watch.poll_late(*since + self.rate.patience(), context)
     }
 }
 

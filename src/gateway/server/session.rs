@@ -143,9 +143,9 @@ impl Handler {
         shutdown: &ShutdownWatch,
     ) -> Option<(Stream, Option<CertificateNames>)> {
         let env = &self.gateway.env;
-        let address = client_address(&stream);
+        let (address, within) = (client_address(&stream), env.config.listen.header_timeout);
         let accepted = tokio::select! {
-            accepted = tls.accept(stream, env.config.listen.header_timeout) => accepted,
+            accepted = tls.accept(stream, within, env.clock.now()) => accepted,
             () = stopped(shutdown) => return None,
         };
         let problem = match accepted {

@@ -26,6 +26,7 @@ use rustls::{RootCertStore, ServerConfig, version};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{sleep, timeout};
 
+use crate::clock::Timestamp;
 use crate::config::{CaFile, Certificate, ClientAuth, Listen, ServerTls, load_certificate};
 use crate::gateway::certificates::{CertificateProblem, InForce};
 use crate::gateway::reload::Current;
@@ -33,6 +34,9 @@ use crate::gateway::request::certified::CertificateNames;
 
 /// Pause between two looks at the files. Chosen here: a renewal is in force within five seconds.
 const CHECK_PAUSE: Duration = Duration::from_secs(2);
+
+/// The problem of a resumed session.
+const ENDED: &str = "the client's certificate is refused: it has ended";
 
 /// The key of a listener with TLS in the config, and its settings there.
 #[derive(Clone, Copy)]
@@ -83,11 +87,13 @@ impl Tls {
         Ok(Some(Arc::new(Self { place, acceptor: ArcSwap::from_pointee(acceptor) })))
     }
 
-    /// Makes the handshake of a client. Fails with the problem if it is not made within this time.
+    /// Makes the handshake of a client. Fails with the problem if it is not made within this time,
+    /// or with a certificate that has ended: a session is resumed without a look at its dates.
     pub async fn accept(
         &self,
         stream: Stream,
         within: Duration,
+        now: Timestamp,
     ) -> Result<(Stream, Option<CertificateNames>), String> {
         let Ok(plain) = stream.into_any().downcast::<Plain>() else {
             return Err("not a socket".into());
@@ -97,6 +103,9 @@ impl Tls {
             Ok(Ok(stream)) => {
                 let presented = stream.get_ssl().and_then(|tls| tls.peer_certificate_der());
                 let names = presented.map(CertificateNames::of);
+                if names.as_ref().is_some_and(|names| names.until() <= now) {
+                    return Err(ENDED.into());
+                }
                 Ok((Box::new(stream), names))
             }
             Ok(Err(error)) => Err(problem_of(&error.to_string())),
@@ -108,9 +117,15 @@ impl Tls {
     pub async fn accept_over<T: AsyncRead + AsyncWrite + Unpin>(
         &self,
         transport: T,
+        now: Timestamp,
     ) -> io::Result<impl AsyncRead + AsyncWrite + Unpin + use<T>> {
         let acceptor = self.acceptor.load_full();
-        acceptor.acceptor.accept(transport).await
+        let stream = acceptor.acceptor.accept(transport).await?;
+        let presented = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        if presented.is_some_and(|presented| CertificateNames::of(presented).until() <= now) {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, ENDED));
+        }
+        Ok(stream)
     }
 
     /// Reads the files again and again.

@@ -198,10 +198,20 @@ where
     Registry::default().with(layers)
 }
 
+/// Libraries that warn of what a peer does, once for each time: the gateway counts and logs it
+/// itself, at its own pace.
+const OF_PEERS: [&str; 2] = ["h2::", "rustls::"];
+
 /// Returns true for events, never spans: the gateway's own from `level` on, all others from `warn`
-/// on.
+/// or `error` on.
 fn is_logged(metadata: &Metadata<'_>, level: LevelFilter) -> bool {
-    let from = if is_own(metadata) { level } else { level.min(LevelFilter::WARN) };
+    let from = if is_own(metadata) {
+        level
+    } else if OF_PEERS.iter().any(|name| metadata.target().starts_with(name)) {
+        level.min(LevelFilter::ERROR)
+    } else {
+        level.min(LevelFilter::WARN)
+    };
     metadata.is_event() && *metadata.level() <= from
 }
 

@@ -4,6 +4,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
+use std::time::Duration;
 
 use rustls::version::{TLS12, TLS13};
 use rustls::{ALL_VERSIONS, HandshakeKind};
@@ -84,6 +85,30 @@ async fn an_optional_certificate_leaves_keys_in_use() {
     }
     eventually(|| requests_of(&world, "ci")).await;
     assert!(!requests_of(&world, "certified"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_that_has_ended_identifies_nobody() {
+    let client = format!("[[clients]]\nname = \"certified\"\ncertificate = \"{URI}\"\n");
+    let setup = Setup::new().manual_clock().listen(&listens(&authority(), "")).config(&client);
+    let world = setup.start().await;
+    let address = world.https.expect("it listens");
+    let (mut open, config) = blocking(move || {
+        let config = client_with(ALL_VERSIONS, &[], Some("ci_client.pem"));
+        let mut open = connect(&config, address, "localhost").unwrap();
+        assert!(get_with(&mut open, WIDGETS, "").unwrap().starts_with("HTTP/1.1 200 "));
+        (open, config)
+    })
+    .await;
+    // `ci_client.pem` ends with the year 2119.
+    world.clock.advance(Duration::from_secs(100 * 366 * 24 * 60 * 60));
+    blocking(move || {
+        // It was valid when the connection began, or when the session did that is resumed.
+        assert!(get_with(&mut open, WIDGETS, "").unwrap().starts_with("HTTP/1.1 401 "));
+        let resumed = connect(&config, address, "localhost");
+        assert!(resumed.and_then(|mut resumed| get_with(&mut resumed, WIDGETS, "")).is_err());
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
