@@ -18,12 +18,11 @@ pub const FRAME_BYTES: usize = 16 * 1024;
 pub async fn write(
     session: &mut Session,
     method: &Method,
-    head: MapHead,
+    mut head: MapHead,
     body: ReplyBody,
     pacing: Pacing,
     written: &mut u64,
 ) -> Result<(), Broken> {
-    let mut head = head;
     let (_, sends_body) = body_of(method, head.status);
     let frame_bytes = if session.is_http2() { FRAME_BYTES } else { usize::MAX };
     let piece_bytes = pacing.piece_bytes().min(frame_bytes);

@@ -1,4 +1,4 @@
-//! What sessions of both protocols have in common: the head of a request, and the client's end.
+//! The parts that sessions of both protocols share: the head of a request, and the client's end.
 
 use http::{HeaderMap, Method, Uri, Version};
 
