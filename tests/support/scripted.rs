@@ -42,34 +42,38 @@ impl ScriptedUpstream {
     /// own, which it asks while an answer is late, are refused.
     pub async fn next(&self) -> ScriptedConnection {
         loop {
-            let mut connection = self.next_of_any().await;
-            if !connection.request.starts_with(QUESTION) {
+            if let Some(connection) = self.next_of_any().await.unless_question().await {
                 return connection;
             }
-            connection.try_send("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").await;
         }
     }
 
     /// The same for a question of the gateway's own too.
     pub async fn next_of_any(&self) -> ScriptedConnection {
-        let (stream, _) = bounded(self.listener.accept()).await.unwrap();
-        let mut connection = ScriptedConnection { stream, request: String::new() };
-        connection.read_request().await;
-        connection
+        ScriptedConnection::read_from(bounded(self.listener.accept()).await.unwrap().0).await
     }
 
     /// Reads the head of the next request, which comes on `connection` or on another that takes its
     /// place. A client may have its answer before the gateway has pooled the connection.
     pub async fn next_reusing(&self, connection: &mut ScriptedConnection) {
-        let has_come = tokio::select! {
-            has_come = connection.has_another() => has_come,
-            other = self.next() => {
+        loop {
+            // Neither branch loses bytes or a connection when the other one is first.
+            let other = tokio::select! {
+                has_another = connection.has_another() => {
+                    if has_another {
+                        connection.read_request().await;
+                    } else {
+                        *connection = self.next().await;
+                    }
+                    return;
+                }
+                other = bounded(self.listener.accept()) => other.unwrap().0,
+            };
+            let other = ScriptedConnection::read_from(other).await;
+            if let Some(other) = other.unless_question().await {
                 *connection = other;
                 return;
             }
-        };
-        if !has_come {
-            *connection = self.next().await;
         }
     }
 
@@ -97,16 +101,26 @@ impl ScriptedConnection {
         self.request = String::from_utf8(head).unwrap();
     }
 
-    /// Waits for the head of another request. False: the gateway has closed the connection.
-    async fn has_another(&mut self) -> bool {
+    /// Waits for the begin of another request. False: the gateway has closed the connection.
+    async fn has_another(&self) -> bool {
         // A connection is readable at its end too, and sometimes without a reason.
-        let mut first = [0];
-        let peeked = bounded(self.stream.peek(&mut first)).await;
-        if !peeked.is_ok_and(|bytes| bytes > 0) {
-            return false;
+        bounded(self.stream.peek(&mut [0])).await.is_ok_and(|bytes| bytes > 0)
+    }
+
+    /// Reads the head of the first request.
+    async fn read_from(stream: TcpStream) -> Self {
+        let mut connection = Self { stream, request: String::new() };
+        connection.read_request().await;
+        connection
+    }
+
+    /// Refuses a question of the gateway's own.
+    async fn unless_question(mut self) -> Option<Self> {
+        if !self.request.starts_with(QUESTION) {
+            return Some(self);
         }
-        self.read_request().await;
-        true
+        self.try_send("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").await;
+        None
     }
 
     /// Reads the rest of a request body of this length.
