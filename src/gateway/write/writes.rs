@@ -63,9 +63,13 @@ impl Writes {
 
     /// Takes a place in the lane of the written resource.
     pub fn take_turn(&self, client: u32, job: &Job) -> Result<Turn, GatewayError> {
-        self.turns.enter(client, &job.route.lane).map_err(|_| {
+        let turn = self.turns.enter(client, &job.route.lane).map_err(|_| {
             self.dispatcher.queue_full(&job.route.view, job.route.endpoint.resource.clone())
-        })
+        })?;
+        if self.env.is_draining() {
+            self.queue.resume_for_clients();
+        }
+        Ok(turn)
     }
 
     pub async fn wait_for_turn(

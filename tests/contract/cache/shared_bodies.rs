@@ -211,7 +211,7 @@ async fn a_fetch_outlives_its_first_reader_and_ends_with_the_last() {
     assert!(received == body.as_bytes());
     fixture.assert_no_second_request();
 
-    // Others may join the first body as long as its last reader is not told to be gone.
+    // The last reader may still be there, and others may then join the first body.
     let (mut first, mut second) =
         (fixture.asks("GET", MILESTONES, "").await, fixture.asks("GET", MILESTONES, "").await);
     fixture.upstream.next_reusing(&mut connection).await;

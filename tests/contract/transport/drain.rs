@@ -24,6 +24,7 @@ use crate::support::{KEY, Reply, Setup, World, captured_log, eventually};
 
 const REPOSITORY: &str = "/repos/acme/widgets";
 const ISSUES: &str = "/repos/acme/widgets/issues";
+const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
 const WEBHOOKS: &str = "/_weir/webhooks";
 const SECRET: &str = "It's a Secret to Everybody";
 const SECRET_CONFIG: &str = "[webhooks]\nsecret = { value = \"It's a Secret to Everybody\" }";
@@ -414,4 +415,36 @@ async fn a_drain_accepts_no_write_into_memory() {
     connection.send_write(&Method::POST, ISSUES, &prefer, &json!({ "title": "later" })).await;
     let answers = drained(world, vec![connection]).await;
     assert!(is_whole(&answers[0], 503), "{answers:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_in_a_drain_does_not_hang_behind_one_that_was_stopped() {
+    for key in [None, Some(("idempotency-key", "third"))] {
+        let spacing = "spacing = \"1s\"\nnotify_spacing = \"1s\"";
+        let world = Setup::new().manual_clock().writes(spacing).start().await;
+        let comment = |header| world.send(Method::POST, COMMENTS, header, "{\"body\": \"a word\"}");
+        let made = async |count| {
+            eventually(|| {
+                let requests = world.upstream_requests();
+                requests.iter().filter(|entry| entry.method == "POST").count() == count
+            })
+            .await;
+        };
+        let admissions = world.gateway.dispatcher.admissions();
+        for _ in 0..2 {
+            comment(&[("prefer", "respond-async")]).await.assert_status(202);
+        }
+        made(1).await;
+        eventually(|| admissions.waiting() == 1).await;
+        world.gateway.env.active.drain();
+        world.clock.advance(Duration::from_secs(1));
+        eventually(|| admissions.waiting() == 0).await;
+        let later = async {
+            made(2).await;
+            world.clock.advance(Duration::from_secs(1));
+            made(3).await;
+        };
+        let (third, ()) = tokio::join!(comment(key.as_slice()), later);
+        third.assert_status(201);
+    }
 }

@@ -160,6 +160,9 @@ impl Queue {
         // Created first, so that the waiter cannot miss an early end.
         live.waiters.watched = has_waiter.then(Arc::default);
         inner.add_live(number, live);
+        if has_waiter {
+            self.resume_stopped(inner);
+        }
         Ok((number, kept))
     }
 

@@ -23,6 +23,23 @@ impl Inner {
     }
 }
 
+impl Queue {
+    /// Lets go on what a drain stopped, where a client has come to wait behind it.
+    pub fn resume_for_clients(&self) {
+        self.resume_stopped(&mut self.inner.lock());
+    }
+
+    pub(super) fn resume_stopped(&self, inner: &mut Inner) {
+        for number in std::mem::take(&mut inner.stopped) {
+            if inner.holds_up_client(number) {
+                self.restart(inner, number);
+            } else if inner.live.contains_key(&number) {
+                inner.stopped.push(number);
+            }
+        }
+    }
+}
+
 /// Guard: a request that needs the store.
 pub struct StoreUse(Arc<Queue>);
 

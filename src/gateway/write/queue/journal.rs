@@ -93,6 +93,9 @@ impl Journal for QueueJournal {
                     Some(waiting) => waiting == 0 && live.progress.state == WriteState::Queued,
                 };
                 if live.is_ending() || is_too_late || live.run.number != self.run {
+                    if is_stopped {
+                        inner.stopped.push(self.number);
+                    }
                     return Err(MustNotBeSent);
                 }
                 live.run.on_wire = Some(on_wire);

@@ -63,6 +63,8 @@ pub struct Inner {
     pub held_clients: Vec<u32>,
     /// The requests that use the store.
     pub users: usize,
+    /// The writes that a drain stopped before they were sent.
+    pub stopped: Vec<u64>,
 }
 
 /// A write without an outcome, or with one that is not stored yet.
