@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
@@ -218,16 +219,25 @@ impl Progress {
 
     /// Decodes the bytes of [`Progress::encode`].
     pub fn decode(bytes: &Bytes) -> Result<Self, Unreadable> {
-        let (head, body): (ProgressHead, Bytes) = split(bytes)?;
+        let (mut head, body): (ProgressHead<HeaderLines>, Bytes) = split(bytes)?;
         let response = match head.status {
             Some(status) => Some(Box::new(Response {
                 status: StatusCode::from_u16(status).map_err(unreadable)?,
-                headers: from_text(&head.headers)?,
+                headers: from_text(&std::mem::take(&mut head.headers))?,
                 body: head.has_body.then_some(body),
             })),
             None => None,
         };
-        Ok(Self {
+        Ok(Self::of(head, response))
+    }
+
+    /// The same without the response.
+    pub fn decode_state(bytes: &Bytes) -> Result<Self, Unreadable> {
+        split::<ProgressHead<Skipped>>(bytes).map(|(head, _)| Self::of(head, None))
+    }
+
+    fn of<H>(head: ProgressHead<H>, response: Option<Box<Response>>) -> Self {
+        Self {
             state: head.state,
             attempts: head.attempts,
             not_before: Timestamp::from_millis(head.not_before),
@@ -237,7 +247,7 @@ impl Progress {
             finished: head.finished.map(Timestamp::from_millis),
             response,
             reason: head.reason.map(Box::new),
-        })
+        }
     }
 }
 
@@ -276,7 +286,17 @@ impl Write {
 
     /// Decodes the bytes of [`Write::encode`].
     pub fn decode(bytes: &Bytes) -> Result<Self, Unreadable> {
-        let (head, body): (WriteHead, Bytes) = split(bytes)?;
+        let (mut head, body): (WriteHead<HeaderLines>, Bytes) = split(bytes)?;
+        let headers = from_text(&std::mem::take(&mut head.headers))?;
+        Ok(Self { headers, body, ..Self::of(head)? })
+    }
+
+    /// The same without headers and body.
+    pub fn decode_outline(bytes: &Bytes) -> Result<Self, Unreadable> {
+        split::<WriteHead<Skipped>>(bytes).and_then(|(head, _)| Self::of(head))
+    }
+
+    fn of<H>(head: WriteHead<H>) -> Result<Self, Unreadable> {
         let key = |(name, meaning): (String, String)| -> Result<Key, Unreadable> {
             Ok(Key { name: unhex(&name)?, meaning: unhex(&meaning)? })
         };
@@ -289,8 +309,8 @@ impl Write {
             shape: head.shape,
             path: head.path,
             query: head.query,
-            headers: from_text(&head.headers)?,
-            body,
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
             accepted: Timestamp::from_millis(head.accepted),
             key: head.key.map(key).transpose()?,
         })
@@ -318,8 +338,15 @@ impl FromStr for WriteId {
     }
 }
 
+type HeaderLines = Vec<(String, String)>;
+
+/// Header lines that nobody needs now.
+#[derive(Default, Deserialize)]
+#[serde(transparent)]
+struct Skipped(IgnoredAny);
+
 #[derive(Serialize, Deserialize)]
-struct WriteHead {
+struct WriteHead<H> {
     id: String,
     client: String,
     account: String,
@@ -329,14 +356,18 @@ struct WriteHead {
     path: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     query: Option<String>,
-    headers: Vec<(String, String)>,
+    headers: H,
     accepted: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<(String, String)>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct ProgressHead {
+#[serde(bound(
+    serialize = "H: Serialize + AsRef<[(String, String)]>",
+    deserialize = "H: Deserialize<'de> + Default"
+))]
+struct ProgressHead<H> {
     state: WriteState,
     attempts: u32,
     not_before: u64,
@@ -349,12 +380,16 @@ struct ProgressHead {
     finished: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    headers: Vec<(String, String)>,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    headers: H,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     has_body: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reason: Option<Reason>,
+}
+
+fn is_empty(lines: &impl AsRef<[(String, String)]>) -> bool {
+    lines.as_ref().is_empty()
 }
 
 fn joined(head: &impl Serialize, body: &[u8]) -> Bytes {

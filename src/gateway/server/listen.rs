@@ -101,6 +101,8 @@ pub struct Listening {
     pub https: Option<SocketAddr>,
     listeners: Vec<Arc<Listener>>,
     stop: watch::Sender<bool>,
+    /// Stops accepting on sockets that another process keeps open.
+    stop_activated: watch::Sender<bool>,
     /// Has seen no change, so that HTTP/2 connections of the backlog learn of the stop.
     stopped: watch::Receiver<bool>,
     services: JoinSet<()>,
@@ -147,6 +149,7 @@ impl Listening {
         let gateway = current.gateway();
         let listen = &gateway.env.config.listen;
         let (stop, stopped) = watch::channel(false);
+        let (stop_activated, activated_stopped) = watch::channel(false);
         let (mut addresses, mut listeners) = (Vec::new(), Vec::new());
         let plain = Arc::new(Frontend::plain(current));
         let mut open = |opened: Opened, kind: Slotted, front: Arc<Frontend>| {
@@ -181,10 +184,22 @@ impl Listening {
         let mut services = JoinSet::new();
         for listener in &listeners {
             let connections = Arc::clone(&gateway.env.connections);
-            services.spawn(listener.accept_until(connections, stopped.clone())?);
+            let until = if listener.is_activated { &activated_stopped } else { &stopped };
+            let accepting = listener.accept_until(connections, until.clone(), stopped.clone())?;
+            services.spawn(accepting);
         }
         let current = Arc::clone(current);
-        Ok(Self { current, addresses, https, listeners, stop, stopped, services, renewals })
+        Ok(Self {
+            current,
+            addresses,
+            https,
+            listeners,
+            stop,
+            stop_activated,
+            stopped,
+            services,
+            renewals,
+        })
     }
 
     /// Stops accepting, and serves what was sent before. Running requests may finish for at most
@@ -200,19 +215,29 @@ impl Listening {
         let active = &gateway.env.active;
         active.drain();
         self.stop.send_replace(true);
+        if *leaving == Leaving::Ending && self.listeners.iter().any(|other| other.is_activated) {
+            // The next process begins after the end of this one. Until the open connections have
+            // ended, new ones are served here.
+            let _ = timeout_at(over.min(timer_now() + LAST_REQUEST_WAIT), active.idle()).await;
+        }
+        self.stop_activated.send_replace(true);
         // Its end can only be late if no descriptor was free, and a panic in it has been logged.
         let ended = async { while self.services.join_next().await.is_some() {} };
         let _ = timeout_at(over, ended).await;
         self.listeners.retain(|listener| !listener.is_activated && !leaving.keeps(&listener.name));
         self.listeners.iter().for_each(|listener| listener.socket.refuse_new());
         self.serve_backlog();
-        let wait = || sleep_until(over.min(timer_now() + LAST_REQUEST_WAIT));
-        wait().await;
-        // Connections whose handshake was under way.
-        if self.serve_backlog() > 0 {
-            wait().await;
+        let wait_end = || over.min(timer_now() + LAST_REQUEST_WAIT);
+        if self.listeners.is_empty() {
+            let _ = timeout_at(wait_end(), active.idle()).await;
+        } else {
+            sleep_until(wait_end()).await;
+            // Connections whose handshake was under way.
+            if self.serve_backlog() > 0 {
+                sleep_until(wait_end()).await;
+            }
+            self.listeners.clear();
         }
-        self.listeners.clear();
         active.refuse();
         let snapshots = self.current.snapshots().filter(|_| *leaving == Leaving::Ending);
         let finished = match snapshots {

@@ -7,8 +7,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::HeaderMap;
 use tokio::sync::mpsc;
 
 use crate::api::ResourceName;
@@ -47,12 +45,9 @@ pub struct Recovered {
 impl Recovery {
     /// Adds a stored write.
     pub fn take(&mut self, number: u64, stored: &Stored) -> Result<(), Unreadable> {
-        let mut write = Write::decode(&stored.request)?;
-        let mut progress = Progress::decode(&stored.progress)?;
-        // Loaded from the store when needed.
-        write.body = Bytes::new();
-        write.headers = HeaderMap::new();
-        progress.response = None;
+        // The rest is loaded from the store when it is needed.
+        let write = Write::decode_outline(&stored.request)?;
+        let progress = Progress::decode_state(&stored.progress)?;
         self.next_number = self.next_number.max(number + 1);
         self.writes.push((write, progress, Size::of(stored)));
         Ok(())
@@ -134,11 +129,13 @@ impl Queue {
                 drop(self.store.apply(Change::Remove(vec![write.id.number])));
                 continue;
             }
-            let group_and_lane = writes.group_and_lane(&write);
+            // Nothing more is sent for a write that is done, and most are.
+            let is_done = progress.state == WriteState::Done;
+            let group_and_lane = (!is_done).then(|| writes.group_and_lane(&write));
             let group = match &group_and_lane {
-                Ok((group, _)) => group.clone(),
-                // It belongs to no client; only operators see it.
-                Err(_) => WriteGroup {
+                Some(Ok((group, _))) => group.clone(),
+                // Without a client, only operators see it.
+                Some(Err(_)) | None => WriteGroup {
                     client: writes.client_named(&write.client),
                     content: false,
                     resource: ResourceName::core(),
@@ -148,12 +145,12 @@ impl Queue {
                 let keyed = Keyed { number: write.id.number, meaning: key.meaning };
                 self.inner.lock().keys.insert((group.client, key.name), keyed);
             }
-            if progress.state.is_final() {
+            let Some(group_and_lane) = group_and_lane.filter(|_| !progress.state.is_final()) else {
                 counts.finished += 1;
                 let ended_at = progress.finished.unwrap_or(now);
                 self.finished(&write, group, progress.state, ended_at, size);
                 continue;
-            }
+            };
             match counts.resume_or_end(&write, &progress, group_and_lane.map(|(_, lane)| lane)) {
                 Ok(lane) => self.resume(writes, &write, group, &lane, progress, size),
                 Err((state, reason)) => {
@@ -226,6 +223,9 @@ impl Writes {
 
     /// A client's index in the config, removed ones included; else an index without a client.
     fn client_named(&self, name: &str) -> u32 {
+        if let Some(client) = self.router.clients().named(name) {
+            return client.index;
+        }
         let place = self.env.config.clients.iter().position(|client| &*client.name == name);
         place.and_then(|place| u32::try_from(place).ok()).unwrap_or(u32::MAX)
     }

@@ -120,6 +120,24 @@ async fn a_socket_of_systemd_outlasts_the_process() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_socket_of_systemd_is_served_while_open_connections_end() {
+    let stage = Stage::new(Setup::new()).await;
+    let http = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = http.local_addr().unwrap();
+    let process = Process::start(activated(&serve(&stage.config), vec![("http", http.into())]));
+    process.address("listening").await;
+    // It may carry a request that is on its way, and so ends a moment after the signal.
+    let mut idle = Connection::open(address).await;
+    idle.send(get(REPOSITORY, "idle").as_bytes()).await;
+    assert!(is_whole(&idle.read_answer().await, 200));
+    process.signal(Signal::TERM);
+    // On its way out, the gateway says so.
+    while !ask(address, REPOSITORY).await.to_ascii_lowercase().contains("\r\nconnection: close") {}
+    assert_eq!(idle.read_to_close().await, "");
+    assert!(process.ended().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_socket_of_systemd_without_a_listener_stops_the_start() {
     let stage = Stage::new(Setup::new()).await;
     for name in ["https", "unix", "weir.socket"] {

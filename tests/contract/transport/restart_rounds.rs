@@ -373,8 +373,7 @@ fn judge(way: Way, wanted: Option<usize>, tally: &Tally, wrong: &[String]) {
         );
     }
     assert!(refused == 0 && lost.is_empty() && wrong.is_empty(), "{refused}, {lost:?}, {wrong:?}");
-    // One process after the other cannot keep to it: connections wait in between.
-    if wanted.is_some() && way == Way::Takeover {
+    if wanted.is_some() {
         assert!(restart <= 2 * usual, "{restart:?} is more than two times {usual:?}");
     }
 }

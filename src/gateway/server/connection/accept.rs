@@ -109,25 +109,27 @@ fn with_digest(mut stream: Stream) -> Stream {
 }
 
 impl Listener {
-    /// Registers the socket with the runtime, and accepts until the stop.
+    /// Registers the socket with the runtime, and accepts until the first of these is true. The
+    /// other one tells connections of the gateway's stop.
     pub fn accept_until(
         self: &Arc<Self>,
         connections: Arc<Connections>,
+        until: ShutdownWatch,
         stopped: ShutdownWatch,
     ) -> io::Result<impl Future<Output = ()> + use<>> {
         let (accepting, listener) = (Accepting::of(&self.socket)?, Arc::clone(self));
-        Ok(async move { listener.accept_all(&accepting, &connections, &stopped).await })
+        Ok(async move { listener.accept_all(&accepting, &connections, until, &stopped).await })
     }
 
     async fn accept_all(
         &self,
         accepting: &Accepting,
         connections: &Arc<Connections>,
+        mut until: ShutdownWatch,
         stopped: &ShutdownWatch,
     ) {
-        let mut stopping = stopped.clone();
         // A closed channel means shutdown too.
-        let mut stop = pin!(stopping.wait_for(|stopped| *stopped));
+        let mut stop = pin!(until.wait_for(|stopped| *stopped));
         for accepts in 1_u64.. {
             let accepted = tokio::select! {
                 biased;
