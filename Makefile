@@ -64,6 +64,14 @@ soak: setup
 	    $(SOAK) --strict --workload $$workload --hours 0.1 --bots 300 || exit; \
 	done
 	$(SOAK) --lost 1 --workload secondary --hours 0.1
+	for load in even skewed moving; do for replicas in 3 10; do \
+	    $(SOAK) --strict --lost 1 --workload saturating --hours $(HOURS) --replicas $$replicas \
+	        --balance $$load --skew 60s || exit; \
+	done; done
+	for fault in --kill --pause --partition --redis-away --flush; do \
+	    $(SOAK) --strict --workload saturating --hours 3 --replicas 3 $$fault 20m || exit; \
+	    $(SOAK) --strict --workload points --hours 0.7 --replicas 3 $$fault 20m || exit; \
+	done
 
 # Every fuzz target on mutated seeds, two at once, for so many seconds each (tests/README.md,
 # "Fuzzing"). A finding prints its input.

@@ -144,6 +144,7 @@ impl Config {
             limits: self.limits.secondary,
             spacing: self.writes.spacing,
             notify_spacing: self.writes.notify_spacing,
+            has_replicas: false,
         }
     }
 }

@@ -12,6 +12,7 @@
 //! | `body_pace` | the time that a request body may take (D20) |
 //! | [`scheduler`] | admission: now, later or never (D10) |
 //! | `quota` | the account: primary budgets (D4), secondary limits (D5), cooldowns (D6) |
+//! | `fleet` | the parts of the limits that each replica may use |
 //! | `breaker` | sending at all: the circuit breaker of an upstream address (D22) |
 //! | `deadline` | the time by which a request is answered |
 //! | `attempts` | the step after each attempt of a request (D6, D7) |
@@ -30,6 +31,7 @@ pub(crate) mod body_pace;
 pub mod breaker;
 pub(crate) mod cache;
 pub(crate) mod deadline;
+pub mod fleet;
 pub(crate) mod floor_rate;
 pub(crate) mod permissions;
 mod quota;

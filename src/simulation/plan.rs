@@ -7,6 +7,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
 use super::rivals::Rules;
 use super::workload::Workload;
 use crate::api::{AccountKind, ResourceName, default_limit};
@@ -64,6 +66,10 @@ pub struct Plan {
     pub upstream: Upstream,
     /// The network between gateway and upstream.
     pub network: Network,
+    /// The gateways, and the requests that each gets.
+    pub replicas: Replicas,
+    /// Faults of the replicas, with the distance at which each comes again.
+    pub faults: Vec<(ReplicaFault, Duration)>,
     /// Another consumer of the first account's budget.
     pub outside: Option<Outside>,
     /// Rule for answers served without a request upstream.
@@ -180,6 +186,50 @@ pub struct Network {
     pub lost_percent: f64,
     /// Greatest error of a `reset`, before it is rounded to seconds.
     pub wobble: Duration,
+}
+
+/// Several gateways that share all limits.
+#[derive(Clone, Copy, Debug)]
+pub struct Replicas {
+    /// Number of gateways.
+    pub count: NonZeroU32,
+    /// The way in which requests are spread over them.
+    pub balance: LoadBalance,
+    /// The greatest error of their clocks.
+    pub skew: Duration,
+}
+
+impl Replicas {
+    /// One gateway.
+    pub const ONE: Self =
+        Self { count: NonZeroU32::MIN, balance: LoadBalance::Even, skew: Duration::ZERO };
+}
+
+/// A fault of the replicas, or of the records that they share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplicaFault {
+    /// The last replica ends at once, and another one begins in its place.
+    Killed,
+    /// The last replica stands still for longer than its parts last.
+    Paused,
+    /// The last replica does not reach the records for five minutes.
+    CutOff,
+    /// No replica reaches the records for five minutes.
+    RecordsAway,
+    /// The records are lost.
+    RecordsLost,
+}
+
+/// The way in which requests are spread over the replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
+pub enum LoadBalance {
+    /// Every replica gets as many.
+    Even,
+    /// The first one gets nine of ten.
+    Skewed,
+    /// One replica gets all of them, each minute another one.
+    Moving,
 }
 
 /// Order of requests and answers.
@@ -313,6 +363,8 @@ impl Plan {
             demand: Demanded::Workload(workload),
             upstream,
             network: NETWORK,
+            replicas: Replicas::ONE,
+            faults: Vec::new(),
             outside: None,
             freshness: Mode::Revalidate,
             revalidate_at_most: Duration::ZERO,

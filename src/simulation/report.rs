@@ -31,6 +31,8 @@ pub struct Report {
     pub banned: u64,
     /// Exchanges without an answer.
     pub lost: u64,
+    /// Reports of replicas to each other.
+    pub reports: u64,
     /// Requests sent, and their cost.
     pub tally: Tally,
     /// Requests of another consumer.
@@ -156,6 +158,7 @@ impl Report {
         self.sent_while_limited += other.sent_while_limited;
         self.banned += other.banned;
         self.lost += other.lost;
+        self.reports += other.reports;
         self.tally.add(other.tally);
         self.outside.sent += other.outside.sent;
         self.outside.refused += other.outside.refused;

@@ -11,5 +11,6 @@ mod fairness;
 mod polling;
 mod recorded;
 mod repetition;
+mod replicas;
 mod secondary;
 mod seeds;

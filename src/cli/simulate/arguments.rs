@@ -11,6 +11,7 @@ use clap::Args;
 use crate::cli::process::CONFIG_VARIABLE;
 use crate::config::parse_duration;
 use crate::simulation::Workload;
+use crate::simulation::plan::{LoadBalance, ReplicaFault};
 
 /// Default number of accounts.
 pub const ACCOUNTS: u32 = 2;
@@ -18,6 +19,8 @@ pub const ACCOUNTS: u32 = 2;
 pub const LENGTH: Duration = Duration::from_secs(24 * 3_600);
 /// A year: longer runs are typing errors.
 const HOURS_MAX: f64 = 366.0 * 24.0;
+/// More replicas than anybody runs for one upstream.
+const REPLICAS_MAX: u32 = 100;
 /// More bots do not fit into memory.
 const BOTS_MAX: i64 = 1_000_000;
 const DOCUMENTED: &str = concat!(
@@ -77,6 +80,31 @@ pub struct Simulate {
     /// Requests and answers overtake each other
     #[arg(long)]
     pub reorder: bool,
+    /// How many gateways share the accounts, each with a part of every limit
+    #[arg(long, default_value = "1", value_parser = replicas, value_name = "N")]
+    pub replicas: NonZeroU32,
+    /// Which gateway gets a request: every one as many, nine of ten the first, or one all, each
+    /// minute another one
+    #[arg(long, default_value = "even", value_parser = balance, value_name = "even|skewed|moving")]
+    pub balance: LoadBalance,
+    /// How far the clocks of the gateways are off at most
+    #[arg(long, default_value = "0s", value_parser = parse_duration, value_name = "DURATION")]
+    pub skew: Duration,
+    /// How often a gateway ends at once, and another one takes its place
+    #[arg(long, value_parser = parse_duration, value_name = "DURATION")]
+    pub kill: Option<Duration>,
+    /// How often a gateway stands still for longer than its parts of the limits last
+    #[arg(long, value_parser = parse_duration, value_name = "DURATION")]
+    pub pause: Option<Duration>,
+    /// How often a gateway does not reach the common store for five minutes
+    #[arg(long, value_parser = parse_duration, value_name = "DURATION")]
+    pub partition: Option<Duration>,
+    /// How often no gateway reaches the common store for five minutes
+    #[arg(long, value_parser = parse_duration, value_name = "DURATION")]
+    pub redis_away: Option<Duration>,
+    /// How often the common store loses everything
+    #[arg(long, value_parser = parse_duration, value_name = "DURATION")]
+    pub flush: Option<Duration>,
     /// The least time between two writes of one account, such as 0s [default: as in the config, or
     /// 1s]
     #[arg(long, value_parser = parse_duration, value_name = "DURATION")]
@@ -109,6 +137,18 @@ pub enum Accounts {
 }
 
 impl Simulate {
+    /// The faults of replicas, with their names and distances.
+    pub fn faults(&self) -> impl Iterator<Item = (&'static str, ReplicaFault, Duration)> {
+        let faults = [
+            ("kill", ReplicaFault::Killed, self.kill),
+            ("pause", ReplicaFault::Paused, self.pause),
+            ("partition", ReplicaFault::CutOff, self.partition),
+            ("redis-away", ReplicaFault::RecordsAway, self.redis_away),
+            ("flush", ReplicaFault::RecordsLost, self.flush),
+        ];
+        faults.into_iter().filter_map(|(name, fault, every)| Some((name, fault, every?)))
+    }
+
     /// Returns the command that repeats one seed with its story.
     pub fn command(&self, seed: u64) -> String {
         let mut command = format!("weir simulate --seed {seed}");
@@ -141,6 +181,16 @@ impl Simulate {
         if self.reorder {
             add(format_args!(" --reorder"));
         }
+        if self.replicas.get() > 1 {
+            let balance: &str = self.balance.into();
+            add(format_args!(" --replicas {} --balance {balance}", self.replicas));
+        }
+        if !self.skew.is_zero() {
+            add(format_args!(" --skew {}ms", self.skew.as_millis()));
+        }
+        for (name, _, every) in self.faults() {
+            add(format_args!(" --{name} {}ms", every.as_millis()));
+        }
         if let Some(spacing) = self.spacing {
             add(format_args!(" --spacing {}ms", spacing.as_millis()));
         }
@@ -172,6 +222,15 @@ fn accounts(text: &str) -> Result<Accounts, &'static str> {
     }
     let number = number(text, |number: &NonZeroU32| number.get() <= 10_000);
     number.map(Accounts::Number).ok_or("accepted: auto, or a whole number from 1 to 10000")
+}
+
+fn replicas(text: &str) -> Result<NonZeroU32, &'static str> {
+    number(text, |number: &NonZeroU32| number.get() <= REPLICAS_MAX)
+        .ok_or("accepted: a whole number from 1 to 100")
+}
+
+fn balance(text: &str) -> Result<LoadBalance, &'static str> {
+    text.parse().map_err(|_| "accepted: even, skewed, moving")
 }
 
 fn hours(text: &str) -> Result<Duration, String> {

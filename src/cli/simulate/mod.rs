@@ -17,7 +17,7 @@ use serde_json::json;
 use super::process::{BAD_CONFIG, FAILED};
 use crate::config::{self, Config};
 use crate::decision::cache::freshness::Mode;
-use crate::simulation::plan::{Known, Narration, Network, Order, Outside};
+use crate::simulation::plan::{Known, Narration, Network, Order, Outside, Replicas};
 use crate::simulation::rivals::{self, Rival};
 use crate::simulation::sizing::{self, Sizing};
 use crate::simulation::sweep::{Sweep, sweep};
@@ -91,6 +91,8 @@ impl Simulate {
             wobble: self.wobble,
             ..plan.network
         };
+        plan.replicas = Replicas { count: self.replicas, balance: self.balance, skew: self.skew };
+        plan.faults = self.faults().map(|(_, fault, every)| (fault, every)).collect();
         if let Some(spacing) = self.spacing {
             plan.settings.spacing = spacing;
             plan.settings.notify_spacing = plan.settings.notify_spacing.min(spacing);

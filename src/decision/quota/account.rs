@@ -11,6 +11,7 @@ use super::limits::primary::{
     Charge, Headroom, ObservedAnswer, PrimaryWindow, Terms, WHOLE, WOBBLE, WindowDemand,
 };
 use super::limits::secondary::{Secondary, TICK, Weight};
+use super::parts::Parts;
 use super::ranking::{Availability, Sums};
 use super::{FREE, Lease, OVERFLOW};
 use crate::api::{RateHeaders, ResourceName, UpstreamLimit, UpstreamLimitKind};
@@ -50,11 +51,19 @@ pub struct Account {
     pub cooldown: Cooldown,
     /// All requests without the head of an answer.
     pub silence: Silence,
+    /// What this replica holds of the account; `None` where it is the only one.
+    pub parts: Option<Box<Parts>>,
 }
 
 impl Account {
-    pub fn new(settings: AccountSettings, terms: Terms, secondary: Secondary) -> Self {
+    pub fn new(
+        settings: AccountSettings,
+        terms: Terms,
+        secondary: Secondary,
+        parts: Option<Box<Parts>>,
+    ) -> Self {
         Self {
+            parts,
             settings,
             terms,
             windows: Vec::new(),
@@ -73,16 +82,37 @@ impl Account {
     ) -> Result<Offer, Block> {
         let closed = self.cooldown.until(now).map(|until| Block::at(LimitKind::Cooldown, until));
         let primary = primary_headroom(now, wanted, self.terms, self.budget(resource));
-        if closed.is_none()
-            && let Ok(headroom) = primary
-            && self.secondary.admits(now, weight)
+        let is_plain_yes =
+            closed.is_none() && primary.is_ok() && self.secondary.admits(now, weight);
+        if !is_plain_yes
+            && let Some(block) =
+                both(both(closed, primary.err()), self.secondary.block(now, weight))
         {
-            return Ok(self.offer_of(now, headroom.share));
+            return Err(block);
         }
-        match both(both(closed, primary.err()), self.secondary.block(now, weight)) {
-            None => Ok(self.offer_of(now, primary.map_or(0, |headroom| headroom.share))),
-            Some(block) => Err(block),
+        if let Some(block) = self.block_by_part(now, weight, wanted, resource) {
+            return Err(block);
         }
+        Ok(self.offer_of(now, primary.map_or(0, |headroom| headroom.share)))
+    }
+
+    /// Returns true if a request waits for more than this replica's parts.
+    pub fn is_short(&self) -> bool {
+        self.parts.as_ref().is_some_and(|parts| parts.is_short())
+    }
+
+    /// Block of a request that the account's limits admit, beyond this replica's part of them.
+    fn block_by_part(
+        &mut self,
+        now: Timestamp,
+        weight: Weight,
+        wanted: WindowDemand,
+        resource: &ResourceName,
+    ) -> Option<Block> {
+        let at = self.find_window(resource);
+        let window = at.and_then(|at| self.windows.get(at.index())).map(|(_, window)| window);
+        let parts = self.parts.as_mut()?;
+        parts.block(now, weight, wanted, resource, &mut self.secondary, window)
     }
 
     fn offer_of(&self, now: Timestamp, share: u32) -> Offer {
@@ -174,7 +204,8 @@ impl Account {
             } else {
                 ResourceName::new(OVERFLOW)
             };
-            let window = PrimaryWindow::new(&name);
+            let mut window = PrimaryWindow::new(&name);
+            window.has_replicas = self.parts.is_some();
             // Most accounts have one or two windows for good: no spare capacity.
             self.windows.reserve_exact(1);
             self.windows.push((name, window));

@@ -23,12 +23,12 @@ mod audit;
 mod candidates;
 mod denial;
 pub(super) mod limits;
+mod parts;
 mod ranking;
 mod saved;
 mod slow_readers;
+mod synced;
 mod view;
-
-use std::collections::hash_map::Entry;
 
 use http::StatusCode;
 use smallvec::SmallVec;
@@ -90,6 +90,10 @@ pub struct QuotaLedger {
     /// the table.
     learned: HashMap<EndpointId, ResourceName>,
     elapsed: Elapsed,
+    /// True if other replicas use the accounts too.
+    has_replicas: bool,
+    /// Accounts on which a request waits for more than the parts of this replica.
+    short: Vec<AccountId>,
     free: ResourceName,
     /// Expected milliseconds for an endpoint without answers: REST, GraphQL.
     elapsed_unknown: [u32; 2],
@@ -155,6 +159,8 @@ impl QuotaLedger {
             learned: HashMap::default(),
             free: ResourceName::new(FREE),
             elapsed: Elapsed::default(),
+            has_replicas: false,
+            short: Vec::new(),
             elapsed_unknown: [0; 2],
             broken: Broken::default(),
         };
@@ -305,34 +311,6 @@ impl QuotaLedger {
         Some(Touched { is_undone, measured, ..ended.touched() })
     }
 
-    /// Notes that the answer of a lease waits for a slow reader. Returns its limits, account and
-    /// client if such answers of the client exceed their share.
-    pub(super) fn slow_reader(
-        &mut self,
-        lease: LeaseId,
-    ) -> Option<(&Secondary, AccountId, ClientId)> {
-        let open = self.leases.get_mut(lease.0)?;
-        let (id, client) = (open.account, open.weight.client);
-        let readers = self.slow_readers.entry(id).or_default();
-        if !std::mem::replace(&mut open.is_slow, true) {
-            readers.add(client);
-        }
-        let limits = &self.accounts.get(place(id))?.secondary;
-        let exceeds = readers.exceeds_share(client, limits.slots.max());
-        exceeds.then_some((limits, id, client))
-    }
-
-    fn forget_slow_reader(&mut self, ended: &Lease) {
-        if ended.is_slow
-            && let Entry::Occupied(mut readers) = self.slow_readers.entry(ended.account)
-        {
-            readers.get_mut().remove(ended.weight.client);
-            if readers.get().is_empty() {
-                readers.remove();
-            }
-        }
-    }
-
     /// Returns the resource that an endpoint counts against: the one its answers named, else
     /// `guess`.
     pub fn resource_for(&self, endpoint: EndpointId, guess: &ResourceName) -> ResourceName {
@@ -420,7 +398,7 @@ impl QuotaLedger {
         list: ListId,
         in_question: &mut SmallVec<[AccountId; 1]>,
     ) -> Result<AccountId, Blocked> {
-        let Self { accounts, candidates, learned, clients, free, .. } = self;
+        let Self { accounts, candidates, learned, clients, free, short, .. } = self;
         let resource = learned.get(&demand.endpoint).unwrap_or(&demand.resource);
         let wanted = WindowDemand {
             cost: demand.cost,
@@ -436,7 +414,13 @@ impl QuotaLedger {
         // The second payer is charged as far as possible and never checked: otherwise an app's
         // budget beyond the user's own would be useless.
         let mut offer_by = |id: AccountId| {
-            accounts.get_mut(place(id)).map(|account| account.offer(now, weight, wanted, resource))
+            let account = accounts.get_mut(place(id))?;
+            let was_short = account.is_short();
+            let offer = account.offer(now, weight, wanted, resource);
+            if account.is_short() && !was_short {
+                short.push(id);
+            }
+            Some(offer)
         };
         let is_short = demand.candidates.len() <= CHECKED_EACH_MAX;
         let mut blocks = Blocks::new(demand.cost);
@@ -503,6 +487,9 @@ impl QuotaLedger {
         let Some(account) = self.accounts.get_mut(place(id)) else { return };
         let resource = self.learned.get(&demand.endpoint).unwrap_or(&demand.resource);
         self.broken.check(Invariant::OneWriteAtATime, !account.secondary.would_overlap(weight));
+        if let Some(parts) = &mut account.parts {
+            parts.took(now, weight, demand.cost, resource, &mut account.secondary);
+        }
         let windows_are_within = account.secondary.enter(now, weight);
         account.silence.sent(now);
         let terms = account.terms;

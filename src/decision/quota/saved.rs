@@ -106,7 +106,10 @@ impl Account {
             let resource = ResourceName::new(name);
             let at: WindowIndex = self.window_index(&resource);
             if let Some(window) = self.window_at(at) {
-                *window = PrimaryWindow::restored(&resource, saved, recovered, now);
+                let has_replicas = window.has_replicas;
+                let restored = PrimaryWindow::restored(&resource, saved, recovered, now);
+                *window = restored;
+                window.has_replicas = has_replicas;
             }
         }
         self.cooldown = saved.cooldown.restored(now);

@@ -4,9 +4,43 @@
 //! hold comes at the pace of its client, so a client with enough slow readers would stop everybody
 //! else. While others wait, each client keeps an even share.
 
+use std::collections::hash_map::Entry;
+
 use smallvec::SmallVec;
 
-use crate::decision::types::ClientId;
+use super::limits::secondary::Secondary;
+use super::{Lease, QuotaLedger, place};
+use crate::decision::types::{AccountId, ClientId, LeaseId};
+
+impl QuotaLedger {
+    /// Notes that the answer of a lease waits for a slow reader. Returns its limits, account and
+    /// client if such answers of the client exceed their share.
+    pub(in crate::decision) fn slow_reader(
+        &mut self,
+        lease: LeaseId,
+    ) -> Option<(&Secondary, AccountId, ClientId)> {
+        let open = self.leases.get_mut(lease.0)?;
+        let (id, client) = (open.account, open.weight.client);
+        let readers = self.slow_readers.entry(id).or_default();
+        if !std::mem::replace(&mut open.is_slow, true) {
+            readers.add(client);
+        }
+        let limits = &self.accounts.get(place(id))?.secondary;
+        let exceeds = readers.exceeds_share(client, limits.slots.max());
+        exceeds.then_some((limits, id, client))
+    }
+
+    pub(super) fn forget_slow_reader(&mut self, ended: &Lease) {
+        if ended.is_slow
+            && let Entry::Occupied(mut readers) = self.slow_readers.entry(ended.account)
+        {
+            readers.get_mut().remove(ended.weight.client);
+            if readers.get().is_empty() {
+                readers.remove();
+            }
+        }
+    }
+}
 
 /// The slots that slow readers hold, by client. Few clients have any.
 #[derive(Debug, Default)]

@@ -25,6 +25,7 @@ use http::StatusCode;
 use crate::api::{EndpointId, RateHeaders, ResourceName};
 use crate::clock::Timestamp;
 
+use super::fleet::{Answer, Report};
 use super::quota::{
     Blocked, BudgetView, Question, QuotaLedger, SavedLedger, Scope, Stated, Touched,
 };
@@ -190,7 +191,8 @@ impl Admission {
 
     /// Decides after a change of the lease's accounts.
     fn reconsider(&mut self, now: Timestamp, changed: Option<Touched>) {
-        if self.queue.is_empty() || changed.is_none() && !self.queue.is_due(now) {
+        let is_due = !self.touched.is_empty() || self.queue.is_due(now);
+        if self.queue.is_empty() || changed.is_none() && !is_due {
             return;
         }
         let mut queues = std::mem::take(&mut self.touched);
@@ -223,14 +225,19 @@ impl Admission {
         self.touched = queues;
     }
 
+    /// Decides all waiting requests again.
+    fn retry_all(&mut self, now: Timestamp) {
+        self.touched = self.queue.retry_all();
+        self.reconsider(now, None);
+    }
+
     /// Applies new settings ([`QuotaLedger`]), and decides the requests that they free. Waiting
     /// requests keep their priority.
     pub fn reconfigure(&mut self, now: Timestamp, settings: Settings) {
         (self.waiting_max, self.waiting_bytes_max) =
             (settings.waiting_max, settings.waiting_bytes_max);
         self.ledger.reconfigure(now, settings);
-        self.queue.retry_all();
-        self.reconsider(now, None);
+        self.retry_all(now);
     }
 
     /// Removes the ticket of a client that has left. A decided ticket is not affected: its grant,
@@ -264,7 +271,7 @@ impl Admission {
     /// Ends a question, and decides the requests that its answer frees.
     pub(crate) fn stated(&mut self, now: Timestamp, question: &Question, stated: &Stated) {
         if self.ledger.stated(now, question, stated) {
-            self.queue.retry_all();
+            self.retry_all(now);
         }
         self.reconsider(now, None);
     }
@@ -283,8 +290,49 @@ impl Admission {
         endpoint: &dyn Fn(&str) -> Option<EndpointId>,
     ) {
         self.ledger.restore(now, saved, recovered, endpoint);
-        self.queue.retry_all();
-        self.reconsider(now, None);
+        self.retry_all(now);
+    }
+
+    /// The accounts on which this replica has something to report to the others.
+    pub fn to_report(&self, now: Timestamp) -> Vec<AccountId> {
+        self.ledger.to_report(now).collect()
+    }
+
+    /// Drains the accounts on which requests wait for more than the parts of this replica.
+    pub fn take_short(&mut self) -> Vec<AccountId> {
+        self.ledger.take_short()
+    }
+
+    /// Reports on an account, and gives back at once what this replica does not need of it. `None`:
+    /// there is no such account, or no other replica. `name` names an endpoint, equally for all.
+    pub fn report(
+        &mut self,
+        now: Timestamp,
+        account: AccountId,
+        name: &dyn Fn(EndpointId) -> String,
+    ) -> Option<Report> {
+        let waiting = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
+        self.ledger.report(now, account, waiting, name)
+    }
+
+    /// Takes over the answer to the last report about an account, which was made at `sent_at`, and
+    /// decides the requests that it frees. `None`: no answer came.
+    pub fn reported(
+        &mut self,
+        now: Timestamp,
+        sent_at: Timestamp,
+        account: AccountId,
+        answer: Option<&Answer>,
+    ) {
+        let may_go = if let Some(answer) = answer {
+            self.ledger.take_parts(now, sent_at, account, answer)
+        } else {
+            self.ledger.unanswered(account);
+            false
+        };
+        if may_go {
+            self.retry_all(now);
+        }
     }
 
     /// Time of the next [`Admission::tick`]; `None` when no request waits for time.

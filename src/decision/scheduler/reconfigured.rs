@@ -103,6 +103,20 @@ fn a_raised_limit_admits_waiting_requests_at_once() {
 }
 
 #[test]
+fn raised_points_admit_waiting_requests_at_once() {
+    let settings = |rest_points_per_minute| Settings {
+        limits: SecondaryLimits { rest_points_per_minute, ..SecondaryLimits::default() },
+        ..settings(1, 0, 10)
+    };
+    let mut queue = queue(settings(2));
+    grant(&mut queue, demand([AccountId(0)]));
+    let ticket = waits(&mut queue, demand([AccountId(0)]));
+    queue.reconfigure(NOW, settings(3));
+    let decided: Vec<_> = queue.take_decided().collect();
+    assert!(matches!(decided.as_slice(), [(decided, Ok(_))] if *decided == ticket), "{decided:?}");
+}
+
+#[test]
 fn a_lowered_limit_holds_from_now_on() {
     let mut queue = queue(settings(1, 0, 3));
     let open: Vec<_> = (0..3).map(|_| grant(&mut queue, demand([AccountId(0)]))).collect();

@@ -94,6 +94,8 @@ pub struct Settings {
     pub spacing: Duration,
     /// The same for two writes with notifications.
     pub notify_spacing: Duration,
+    /// True if other replicas use the accounts too: a request needs a part of each limit.
+    pub has_replicas: bool,
 }
 
 impl Default for Settings {
@@ -109,6 +111,7 @@ impl Default for Settings {
             limits: SecondaryLimits::default(),
             spacing: Duration::ZERO,
             notify_spacing: Duration::ZERO,
+            has_replicas: false,
         }
     }
 }

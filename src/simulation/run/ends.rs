@@ -30,9 +30,11 @@ impl Run<'_> {
         }
         let token = Some(self.plan.rules.owner(account));
         let is_confirmed = answer.status == StatusCode::NOT_MODIFIED;
-        if let Some(key) = self.jobs.get(&id).and_then(|job| job.key.clone()) {
+        let job = self.jobs.get(&id);
+        if let Some((replica, key)) = job.and_then(|job| Some((job.replica, job.key.clone()?))) {
+            let store = &mut self.replicas[replica].store;
             if is_confirmed {
-                if let Some(stored) = self.store.get_mut(&key) {
+                if let Some(stored) = store.get_mut(&key) {
                     stored.stored.revalidate(self.now, &answer.headers, token, None);
                     stored.requested_at = stored.requested_at.max(sent_at);
                 }
@@ -41,7 +43,7 @@ impl Run<'_> {
                 let headers = &answer.headers;
                 if (Arrived { status, headers, at, mode }).is_storable() {
                     let stored = Stored::new(mode, at, status, headers, token, None);
-                    self.store.put(&key, Answer { stored, requested_at: sent_at });
+                    store.put(&key, Answer { stored, requested_at: sent_at });
                 }
             }
         }
@@ -51,7 +53,7 @@ impl Run<'_> {
                 let problem = format!("{} was answered with {}", job.path, answer.status);
                 return Err(Unplayable(problem));
             }
-            let shown = self.shown.entry(key.clone()).or_default();
+            let shown = self.replicas[job.replica].shown.entry(key.clone()).or_default();
             if !is_confirmed {
                 *shown = (*shown).max(answered);
             }
@@ -138,13 +140,14 @@ impl Run<'_> {
     /// Removes a job; the next write of its lane continues.
     pub(super) fn close(&mut self, id: u64) -> Option<Job> {
         let job = self.jobs.remove(&id)?;
+        let own = &mut self.replicas[job.replica];
         if let Some(key) = &job.key {
-            self.fetching.remove(key);
+            own.fetching.remove(key);
         }
         if let Some(ticket) = job.lane {
-            self.by_lane.remove(&ticket);
-            let next = self.lanes.leave(ticket);
-            if let Some(next) = next.and_then(|next| self.by_lane.get(&next)) {
+            own.by_lane.remove(&ticket);
+            let next = own.lanes.leave(ticket);
+            if let Some(next) = next.and_then(|next| own.by_lane.get(&next)) {
                 self.event_queue.put(self.now, Event::Retries(*next));
             }
         }

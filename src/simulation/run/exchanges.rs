@@ -35,6 +35,9 @@ const OUTSIDERS_PATH: &str = "/users/dan";
 pub(super) struct Exchange {
     /// `None` for another consumer's request.
     job: Option<(u64, LeaseId)>,
+    pub(super) replica: usize,
+    /// The replica that sent it, which may be gone.
+    sender: u64,
     account: AccountId,
     request: Request<Bytes>,
     kind: Kind,
@@ -68,6 +71,8 @@ impl Exchange {
     fn new(account: AccountId, request: Request<Bytes>, kind: Kind, sent_at: Timestamp) -> Self {
         Self {
             job: None,
+            replica: 0,
+            sender: 0,
             account,
             request,
             kind,
@@ -86,8 +91,9 @@ impl Run<'_> {
         let Some(job) = self.jobs.get_mut(&id) else { return Ok(()) };
         job.attempt += 1;
         job.ticket = None;
+        let replica = job.replica;
         let place = place_of(grant.account);
-        let stored = job.key.as_ref().and_then(|key| self.store.get(key));
+        let stored = job.key.as_ref().and_then(|key| self.replicas[replica].store.get(key));
         let owner = Some(self.plan.rules.owner(grant.account));
         let validators = stored.and_then(|answer| answer.stored.validators(owner));
         let request = self.upstream.request(
@@ -106,7 +112,8 @@ impl Run<'_> {
         };
         let costs = route.endpoint.primary_cost > 0;
         let endpoint = route.endpoint;
-        let resource = self.admission.ledger().resource_for(endpoint.id, &endpoint.resource);
+        let ledger = self.replicas[replica].admission.ledger();
+        let resource = ledger.resource_for(endpoint.id, &endpoint.resource);
         self.note_if_early(place, costs.then_some(&resource));
         let delivery = match self.network.percent(self.plan.network.lost_percent) {
             false => Delivery::Answered,
@@ -128,7 +135,9 @@ impl Run<'_> {
         self.event_queue.put(self.now + after, event);
         let job = Some((id, grant.lease));
         let sent = Exchange::new(grant.account, request, kind, self.now);
-        self.exchanges.insert(exchange, Exchange { job, delivery, polled, ..sent });
+        let sender = self.replicas[replica].id;
+        let sent = Exchange { job, replica, sender, delivery, polled, ..sent };
+        self.exchanges.insert(exchange, sent);
         Ok(())
     }
 
@@ -160,7 +169,8 @@ impl Run<'_> {
             let sender = if is_ours { "OUR request" } else { "somebody else's request" };
             self.narration.log(self.now, || format!("{sender} (lease {lease:?}) on {place} is REFUSED by the upstream: {limit}; {entry:?}"));
             if is_ours && limit != "fault" {
-                let snapshot = self.admission.ledger().snapshot(self.now).into_iter().nth(place);
+                let ledger = self.replicas[exchange.replica].admission.ledger();
+                let snapshot = ledger.snapshot(self.now).into_iter().nth(place);
                 self.narration.log(self.now, || format!("our books then: {snapshot:?}"));
                 self.narration.mark_denial();
             }
@@ -219,22 +229,36 @@ impl Run<'_> {
 
     /// Settles a lost exchange as spent.
     pub(super) fn missed(&mut self, id: u64) -> Result<(), Unplayable> {
-        let Some(Exchange { job: Some((job, lease)), sent_at, .. }) = self.exchanges.remove(&id)
+        let Some(Exchange { job: Some((job, lease)), replica, sender, sent_at, .. }) =
+            self.exchanges.remove(&id)
         else {
             return Ok(());
         };
+        if sender != self.replicas[replica].id {
+            return Ok(());
+        }
         self.report.lost += 1;
         self.narration.log(self.now, || format!("no answer came for lease {}", lease.0));
         let jitter = self.jitter.unit();
-        self.admission.settle(self.now, lease, Settlement::Unknown, jitter);
+        let now = self.local(replica);
+        let admission = &mut self.replicas[replica].admission;
+        admission.settle(now, lease, Settlement::Unknown, jitter);
         self.was_away(job, sent_at);
         self.failed(job, Failure::Ambiguous)
     }
 
     /// Settles the lease of an answer, and passes its headers to the ledger.
     pub(super) fn returns(&mut self, id: u64) -> Result<(), Unplayable> {
-        let Some(Exchange { job, account, sent_at, answer: Some(mut answer), kind, .. }) =
-            self.exchanges.remove(&id)
+        let Some(Exchange {
+            job,
+            replica,
+            sender,
+            account,
+            sent_at,
+            answer: Some(mut answer),
+            kind,
+            ..
+        }) = self.exchanges.remove(&id)
         else {
             return Ok(());
         };
@@ -242,12 +266,17 @@ impl Run<'_> {
             self.outsider_heeds_limit(&answer);
             return Ok(());
         };
+        if sender != self.replicas[replica].id {
+            return Ok(());
+        }
         self.wobble(&mut answer.headers);
         let rate = RateHeaders::parse(&answer.headers);
         let may_refuse = kind.graphql
             || matches!(answer.status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS);
         let refusal = may_refuse
-            .then(|| upstream_limit(answer.status, &answer.headers, &answer.body, self.now))
+            .then(|| {
+                upstream_limit(answer.status, &answer.headers, &answer.body, self.local(replica))
+            })
             .flatten();
         self.narration.log(self.now, || {
             let shown =
@@ -268,9 +297,11 @@ impl Run<'_> {
             rate: rate.as_ref(),
             refusal: refusal.as_ref(),
         };
-        self.admission.settle(self.now, lease, settlement, jitter);
+        let now = self.local(replica);
+        self.replicas[replica].admission.settle(now, lease, settlement, jitter);
         self.was_away(job, sent_at);
         if refusal.is_some() {
+            self.report(replica, account);
             self.limited(job)
         } else {
             self.answer(job, account, &answer, sent_at)

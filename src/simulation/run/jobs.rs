@@ -23,6 +23,7 @@ const VERSION: &str = "2022-11-28";
 /// A request on its way to an answer, with its waiters.
 #[derive(Debug)]
 pub(super) struct Job {
+    pub replica: usize,
     pub waiters: Vec<Waiter>,
     pub client: usize,
     pub method: Method,
@@ -59,6 +60,7 @@ impl Run<'_> {
         let waiter = Waiter { bot, client, requested_at: self.now };
         self.count(client, |report| report.requests += 1);
         let Some(plan) = self.plan.clients.get(client) else { return };
+        let replica = self.replica_for(bot);
         let turn = self.turn;
         self.turn += 1;
         let by_rules = |route: Route| Route {
@@ -72,7 +74,10 @@ impl Run<'_> {
         };
         let key =
             route.scope.map(|scope| CacheKey::new(scope, &request.path, &Accept::Json, VERSION));
-        if key.as_ref().is_some_and(|key| self.is_served_without_job(waiter, &request.path, key)) {
+        if key
+            .as_ref()
+            .is_some_and(|key| self.is_served_without_job(replica, waiter, &request.path, key))
+        {
             return;
         }
         let id = self.number();
@@ -83,17 +88,19 @@ impl Run<'_> {
         let (mut lane, mut is_its_turn) = (None, true);
         if let Some(resource) = route.lane.take() {
             let client = u32::try_from(client).unwrap_or(u32::MAX);
-            let Ok((ticket, place)) = self.lanes.enter(LaneKey { client, resource }) else {
+            let own = &mut self.replicas[replica];
+            let Ok((ticket, place)) = own.lanes.enter(LaneKey { client, resource }) else {
                 let until = self.now + Duration::from_secs(1);
                 return self.deny(waiter, LimitKind::QueueFull, until);
             };
-            self.by_lane.insert(ticket, id);
+            own.by_lane.insert(ticket, id);
             (lane, is_its_turn) = (Some(ticket), place == LanePosition::Head);
         }
         if let Some(key) = &key {
-            self.fetching.insert(key.clone(), id);
+            self.replicas[replica].fetching.insert(key.clone(), id);
         }
         let job = Job {
+            replica,
             waiters: vec![waiter],
             client,
             method,
@@ -116,20 +123,28 @@ impl Run<'_> {
     }
 
     /// Answers from the store, or joins a fetch in flight. Returns false when neither is possible.
-    fn is_served_without_job(&mut self, waiter: Waiter, path: &str, key: &CacheKey) -> bool {
+    fn is_served_without_job(
+        &mut self,
+        replica: usize,
+        waiter: Waiter,
+        path: &str,
+        key: &CacheKey,
+    ) -> bool {
+        let own = &self.replicas[replica];
         let (mode, at_most) = (self.plan.freshness, self.plan.revalidate_at_most);
-        if self.store.get(key).is_some_and(|answer| answer.is_fresh(self.now, mode, at_most)) {
+        let shown = own.shown.get(key).copied().unwrap_or(0);
+        let fetching = own.fetching.get(key).copied();
+        if own.store.get(key).is_some_and(|answer| answer.is_fresh(self.now, mode, at_most)) {
             self.count(waiter.client, |report| report.hits += 1);
             if let Some(resource) = self.polling.resource(path) {
-                let shown = self.shown.get(key).copied().unwrap_or(0);
                 let outdated = self.polling.outdated_for(resource, shown, self.now);
                 self.report.tally.add_hit(outdated, at_most);
             }
             self.served(waiter, Duration::ZERO);
             return true;
         }
-        let fetching = self.fetching.get(key).filter(|_| self.plan.rules.is_ours());
-        let Some(job) = fetching.and_then(|job| self.jobs.get_mut(job)) else { return false };
+        let fetching = fetching.filter(|_| self.plan.rules.is_ours());
+        let Some(job) = fetching.and_then(|job| self.jobs.get_mut(&job)) else { return false };
         job.waiters.push(waiter);
         true
     }
@@ -138,12 +153,13 @@ impl Run<'_> {
     pub(super) fn admit(&mut self, id: u64) -> Result<(), Unplayable> {
         let Some(job) = self.jobs.get(&id) else { return Ok(()) };
         let demand = self.demand(job);
-        let deadline = job.deadline;
-        match self.admission.request(self.now, demand, deadline) {
+        let replica = job.replica;
+        let (now, deadline) = (self.local(replica), self.shifted(replica, job.deadline, true));
+        match self.replicas[replica].admission.request(now, demand, deadline) {
             Decision::Granted(grant) => self.send(id, grant)?,
             Decision::Refused(refusal) => self.refused(id, &refusal),
             Decision::Waiting { ticket, .. } => {
-                self.by_ticket.insert(ticket, id);
+                self.replicas[replica].by_ticket.insert(ticket, id);
                 if let Some(job) = self.jobs.get_mut(&id) {
                     job.ticket = Some(ticket);
                 }
@@ -153,8 +169,9 @@ impl Run<'_> {
     }
 
     fn demand(&self, job: &Job) -> Demand {
-        let (route, ledger) = (&job.route, self.admission.ledger());
-        let stored = job.key.as_ref().and_then(|key| self.store.get(key));
+        let own = &self.replicas[job.replica];
+        let (route, ledger) = (&job.route, own.admission.ledger());
+        let stored = job.key.as_ref().and_then(|key| own.store.get(key));
         let prefer = stored
             .and_then(|answer| answer.stored.preferred_token())
             .map(|TokenKey(token)| AccountId(u32::try_from(token).unwrap_or(0)));
@@ -177,11 +194,11 @@ impl Run<'_> {
 
     /// Handles a denial by the core.
     pub(super) fn refused(&mut self, id: u64, refusal: &LimitDenied) {
+        let Some(job) = self.close(id) else { return };
         let until = match refusal.until {
-            Until::Time(until) => until,
+            Until::Time(until) => self.global(job.replica, until),
             Until::Event => self.now + Duration::from_secs(1),
         };
-        let Some(job) = self.close(id) else { return };
         self.narration.log(self.now, || {
             format!(
                 "we refuse {} {} for {} until {}",
@@ -211,8 +228,10 @@ impl Run<'_> {
     pub(super) fn gives_up(&mut self, id: u64) {
         let Some(job) = self.jobs.get(&id).filter(|job| job.waiters.len() == 1) else { return };
         let Some(ticket) = job.ticket else { return };
-        if self.by_ticket.remove(&ticket).is_some() {
-            self.admission.abandon(self.now, ticket);
+        let now = self.local(job.replica);
+        let own = &mut self.replicas[job.replica];
+        if own.by_ticket.remove(&ticket).is_some() {
+            own.admission.abandon(now, ticket);
             self.end(id, |report| report.gave_up += 1);
         }
     }

@@ -1,13 +1,14 @@
 //! One run: takes events in the order of their time and handles each.
 //!
 //! `jobs` has a request before it is sent, `exchanges` its way to the upstream and back, `ends` its
-//! end, `narration` the log. They are the gateway's shell in virtual time and repeat no decision of
-//! `decision/`.
+//! end, `narration` the log, `replicas` the reports of several gateways to each other. They are the
+//! gateway's shell in virtual time and repeat no decision of `decision/`.
 
 mod ends;
 mod exchanges;
 mod jobs;
 mod narration;
+mod replicas;
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -21,21 +22,19 @@ use super::event_queue::EventQueue;
 use super::plan::{BEGINNING, Demanded, Plan};
 use super::polling::Polling;
 use super::report::{ClientReport, Report};
-use super::store::Store;
 use super::truth::Truth;
 use super::upstream::Upstream;
 use super::{Unplayable, Workload, trace};
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
-use crate::decision::cache::key::CacheKey;
 use crate::decision::retry::{Patience, Policy};
-use crate::decision::writes::lanes::{LaneTicket, Lanes};
-use crate::decision::{AccountId, Admission, Ticket};
+use crate::decision::{AccountId, Admission, QuotaLedger, Settings};
 use crate::emulator::BudgetWindow;
 use crate::random::Rng;
 use exchanges::Exchange;
 use jobs::Job;
 use narration::EventLog;
+use replicas::{Replica, Shared};
 
 /// Body in place of an unrecorded one: a GraphQL query, which is invalid on other routes.
 const UNRECORDED_BODY: &[u8] = b"{\"query\":\"{ viewer { login } }\"}";
@@ -71,8 +70,18 @@ enum Event {
     Retries(u64),
     /// A bot leaves if its request still waits.
     GivesUp(u64),
-    /// The decision core reaches its next wake-up.
-    Tick,
+    /// The decision core of a replica reaches its next wake-up.
+    Tick(usize),
+    /// A replica reports on its accounts.
+    Reports(usize),
+    /// A report reaches the record of its account.
+    Synced(u64),
+    /// The answer to a report reaches its replica.
+    SyncAnswered(u64),
+    /// A replica is to report on an account at once.
+    Published(usize, AccountId),
+    /// The fault at this index of the plan begins.
+    Fault(usize),
     /// Another consumer sends a request.
     Outsider,
     /// A window of a primary budget of this account is about to end.
@@ -93,25 +102,19 @@ pub(super) struct Run<'p> {
     now: Timestamp,
     event_queue: EventQueue<Event>,
     bots: Vec<Bot>,
-    admission: Admission,
-    lanes: Lanes,
-    store: Store,
+    replicas: Vec<Replica>,
+    shared: Shared,
     polling: Polling,
-    /// Version of a polled resource in its stored answer.
-    shown: HashMap<CacheKey, u64>,
     /// Number of requests so far, for round robin.
     turn: u64,
     upstream: Upstream,
     jobs: HashMap<u64, Job>,
     exchanges: HashMap<u64, Exchange>,
-    by_ticket: HashMap<Ticket, u64>,
-    by_lane: HashMap<LaneTicket, u64>,
-    fetching: HashMap<CacheKey, u64>,
     next_number: u64,
-    wakes_at: Timestamp,
     unchecked: usize,
     network: Rng,
     jitter: Rng,
+    balance: Rng,
     truth: Vec<Truth>,
     retry_times: Vec<RetryTimes>,
     /// End of the latest silence of any account.
@@ -126,28 +129,25 @@ impl<'p> Run<'p> {
     pub fn new(plan: &'p Plan) -> Result<Self, Unplayable> {
         let clients = plan.clients.iter().map(|client| client.name.to_string());
         let clients = clients.map(|name| ClientReport { name, ..ClientReport::default() });
+        let count = plan.replicas.count.get();
+        let settings = Settings { has_replicas: count > 1, ..plan.settings.clone() };
         let mut run = Self {
             plan,
             now: BEGINNING,
             event_queue: EventQueue::new(),
             bots: Vec::new(),
-            admission: Admission::new(plan.settings.clone()),
-            lanes: Lanes::new(LANES_MAX),
-            store: Store::default(),
+            replicas: (0..count).map(|id| Replica::new(id.into(), settings.clone())).collect(),
+            shared: Shared::default(),
             polling: Polling::default(),
-            shown: HashMap::new(),
             turn: 0,
             upstream: Upstream::new(plan, BEGINNING - Duration::from_secs(3_600))?,
             jobs: HashMap::new(),
             exchanges: HashMap::new(),
-            by_ticket: HashMap::new(),
-            by_lane: HashMap::new(),
-            fetching: HashMap::new(),
             next_number: 0,
-            wakes_at: Timestamp::FAR_FUTURE,
             unchecked: 0,
             network: Rng::for_purpose(plan.seed, 1),
             jitter: Rng::for_purpose(plan.seed, 2),
+            balance: Rng::for_purpose(plan.seed, 3),
             truth: plan.upstream.accounts.iter().map(|account| Truth::new(&account.name)).collect(),
             retry_times: plan.upstream.accounts.iter().map(|_| RetryTimes::default()).collect(),
             silence_until: Timestamp::EPOCH,
@@ -169,8 +169,13 @@ impl<'p> Run<'p> {
         let end = BEGINNING + self.plan.length;
         while let Some((at, event)) = self.event_queue.take_before(end) {
             self.now = at;
+            if let Some(later) = self.waits_for_replica(event) {
+                self.event_queue.put(later, event);
+                continue;
+            }
             self.happen(event)?;
             self.deliver()?;
+            self.report_short();
             self.check();
         }
         self.now = end;
@@ -215,6 +220,10 @@ impl<'p> Run<'p> {
                 }
             }
         }
+        self.begin_reports();
+        for (place, (_, every)) in self.plan.faults.iter().enumerate() {
+            self.event_queue.put(self.now + *every, Event::Fault(place));
+        }
         if self.plan.outside.is_some() {
             self.event_queue.put(self.now, Event::Outsider);
         }
@@ -236,12 +245,19 @@ impl<'p> Run<'p> {
             Event::Missed(exchange) => return self.missed(exchange),
             Event::Retries(job) => return self.admit(job),
             Event::GivesUp(job) => self.gives_up(job),
-            Event::Tick => {
-                if self.wakes_at <= self.now {
-                    self.wakes_at = Timestamp::FAR_FUTURE;
+            Event::Tick(replica) => {
+                let now = self.local(replica);
+                let replica = &mut self.replicas[replica];
+                if replica.wakes_at <= self.now {
+                    replica.wakes_at = Timestamp::FAR_FUTURE;
                 }
-                self.admission.tick(self.now);
+                replica.admission.tick(now);
             }
+            Event::Reports(replica) => self.reports(replica),
+            Event::Synced(number) => self.synced(number),
+            Event::SyncAnswered(number) => self.sync_answered(number),
+            Event::Published(replica, account) => self.report(replica, account),
+            Event::Fault(fault) => self.fault(fault),
             Event::Outsider => return self.outsider_sends(),
             Event::WindowEnds(account, resource) => self.window_ends(account, resource),
             Event::Refuses => {
@@ -297,21 +313,25 @@ impl<'p> Run<'p> {
         self.polling.change(self.now, &mut self.upstream.emulator, resource)
     }
 
-    /// Carries out the core's decisions, and schedules its next wake-up.
+    /// Carries out the cores' decisions, and schedules their next wake-ups.
     fn deliver(&mut self) -> Result<(), Unplayable> {
-        while let Some((ticket, decision)) = self.admission.next_decided() {
-            let Some(job) = self.by_ticket.remove(&ticket) else { continue };
-            match decision {
-                Ok(grant) => self.send(job, grant)?,
-                Err(refusal) => self.refused(job, &refusal),
+        for at in 0..self.replicas.len() {
+            while let Some((ticket, decision)) = self.replicas[at].admission.next_decided() {
+                let Some(job) = self.replicas[at].by_ticket.remove(&ticket) else { continue };
+                match decision {
+                    Ok(grant) => self.send(job, grant)?,
+                    Err(refusal) => self.refused(job, &refusal),
+                }
             }
-        }
-        if let Some(at) = self.admission.next_wakeup() {
-            // Decisions advance in steps of a millisecond, as in the gateway.
-            let at = at.max(self.now + Duration::from_millis(1));
-            if at < self.wakes_at {
-                self.wakes_at = at;
-                self.event_queue.put(at, Event::Tick);
+            if let Some(wakes_at) = self.replicas[at].admission.next_wakeup() {
+                let wakes_at = self.global(at, wakes_at);
+                let replica = &mut self.replicas[at];
+                // Decisions advance in steps of a millisecond, as in the gateway.
+                let wakes_at = wakes_at.max(self.now + Duration::from_millis(1));
+                if wakes_at < replica.wakes_at {
+                    replica.wakes_at = wakes_at;
+                    self.event_queue.put(wakes_at, Event::Tick(at));
+                }
             }
         }
         Ok(())
@@ -319,12 +339,14 @@ impl<'p> Run<'p> {
 
     /// Audits the ledger, as often as a fixed fraction of the time permits.
     fn check(&mut self) {
-        self.unchecked = self.unchecked.saturating_add(CHECKED_A_STEP);
-        if self.unchecked <= self.admission.ledger().open_leases() + self.admission.waiting() {
+        self.unchecked = self.unchecked.saturating_add(CHECKED_A_STEP / self.replicas.len());
+        let admissions = || self.replicas.iter().map(|replica| &replica.admission);
+        let size = admissions().map(|one| one.ledger().open_leases() + one.waiting()).sum();
+        if self.unchecked <= size {
             return;
         }
+        let broken: Vec<_> = admissions().flat_map(Admission::audit).collect();
         self.unchecked = 0;
-        let broken = self.admission.audit();
         for invariant in &broken {
             let name = format!("{} {}", invariant.number(), invariant.name());
             *self.report.broken.entry(name).or_default() += 1;
@@ -356,7 +378,10 @@ impl<'p> Run<'p> {
     }
 
     fn into_report(mut self, end: Timestamp) -> Report {
-        for (invariant, count) in self.admission.ledger().broken().filter(|(_, count)| *count > 0) {
+        let ledgers = self.replicas.iter().map(|replica| replica.admission.ledger());
+        for (invariant, count) in
+            ledgers.flat_map(QuotaLedger::broken).filter(|(_, count)| *count > 0)
+        {
             let name = format!("{} {}", invariant.number(), invariant.name());
             *self.report.broken.entry(name).or_default() += count;
         }

@@ -54,6 +54,11 @@ impl Cooldown {
         }
     }
 
+    /// Another replica was refused.
+    pub fn extend(&mut self, until: Timestamp) {
+        self.closed_until = self.closed_until.max(until);
+    }
+
     pub fn until(&self, now: Timestamp) -> Option<Timestamp> {
         (now < self.closed_until).then_some(self.closed_until)
     }

@@ -280,16 +280,17 @@ impl WaitQueue {
         self.move_wake(Wake::Queue(id), before, Some(Timestamp::EPOCH));
     }
 
-    pub fn retry_all(&mut self) {
+    /// Lets every queue be tried again. Returns those whose held groups were released, which no
+    /// wake-up names.
+    pub fn retry_all(&mut self) -> Vec<QueueId> {
         let held: Vec<GroupId> = self.held.values().flatten().map(|(_, group)| *group).collect();
-        for group in held {
-            self.release(group);
-        }
+        let released = held.into_iter().filter_map(|group| self.release(group)).collect();
         let queues: Vec<QueueId> = self.queues.iter().map(|(id, _)| QueueId::of(id)).collect();
         self.invalidate_blocks(&queues);
         for id in queues {
             self.retry_at_once(id);
         }
+        released
     }
 
     /// Drops the list states of blocks that may no longer hold, so that they are checked again.

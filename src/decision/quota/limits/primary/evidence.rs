@@ -44,6 +44,8 @@ pub struct Mark {
 pub struct Evidence {
     /// Units of all admitted requests, except free and unsent ones.
     charged: u64,
+    /// The part of them that belongs to earlier windows.
+    charged_before: u64,
     /// Units of ended requests among them.
     ended: u64,
     /// Ended requests that no known count includes: the time when they are certainly over, and
@@ -160,8 +162,16 @@ impl Evidence {
         self.others.shown(now, mark, count, self.charged);
     }
 
-    pub fn new_window(&mut self, now: Timestamp) {
+    /// `in_flight`: units of requests that may be counted in the new window.
+    pub fn new_window(&mut self, now: Timestamp, in_flight: u32) {
+        self.charged_before = self.charged.saturating_sub(in_flight.into());
         self.others.new_window(now);
+    }
+
+    /// Units of this window's requests, those in flight included.
+    pub fn charged(&self) -> u32 {
+        let charged = self.charged.saturating_sub(self.charged_before);
+        u32::try_from(charged).unwrap_or(u32::MAX)
     }
 
     /// The part that a file keeps: the unseen units, with those in flight, which end with the

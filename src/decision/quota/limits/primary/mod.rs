@@ -16,6 +16,7 @@
 //! - **Windows of 2 s and shorter** are within the wobble and end as one probe each.
 
 mod evidence;
+mod fleet;
 mod measure;
 mod probes;
 mod saved;
@@ -141,12 +142,16 @@ pub struct PrimaryWindow {
     /// Number of requests admitted so far, and the time of the last count.
     admitted: u64,
     counted_at: Timestamp,
+    /// True if other replicas may have spent what is missing: their records find the spending of
+    /// others.
+    pub has_replicas: bool,
     evidence: Evidence,
 }
 
 impl PrimaryWindow {
     pub fn new(resource: &ResourceName) -> Self {
         Self {
+            has_replicas: false,
             state: WindowState::Unknown,
             leased: 0,
             silence: Silence::default(),
@@ -295,7 +300,8 @@ impl PrimaryWindow {
         if sight == Sight::NewWindow {
             let is_refuted = is_confirmed && answer.cost == 0 && new.remaining == 0;
             self.trust = if is_refuted { StatementTrust::Wrong(now) } else { StatementTrust::Open };
-            self.evidence.new_window(now);
+            let own = answer.mark.map_or(0, |_| answer.cost);
+            self.evidence.new_window(now, self.leased_units().saturating_add(own));
         }
         match answer.mark {
             // A request that was booked elsewhere is ours too, and no longer in flight.
@@ -387,7 +393,11 @@ impl PrimaryWindow {
 
     /// The same with the margin of that time.
     fn held_as_of(&self, at: Timestamp, reserve: u32) -> u32 {
-        if self.costs_are_known { reserve.max(self.evidence.margin(at)) } else { reserve }
+        if self.costs_are_known && !self.has_replicas {
+            reserve.max(self.evidence.margin(at))
+        } else {
+            reserve
+        }
     }
 
     /// Returns the state at `now`: a past window is unknown.

@@ -92,7 +92,7 @@ impl PrimaryWindow {
         let remaining = new.remaining.saturating_sub(self.evidence.ended_since(mark));
         self.state = WindowState::Seen(Seen { remaining, ..new });
         self.probes.learned();
-        self.evidence.new_window(now);
+        self.evidence.new_window(now, self.leased_units());
         self.evidence.shown(now, mark, count_of(new));
         self.raised(now, remaining)
     }

@@ -11,6 +11,7 @@
 //! "Excessive compute in a short time" has no documented figure. A limit of ten seconds, by default
 //! half of the minute's, keeps clear of it. A steady caller still uses the whole minute's.
 
+mod capacities;
 mod points;
 mod saved;
 mod sliding_window;
@@ -26,6 +27,7 @@ use super::block::{Block, both};
 use super::elapsed::ELAPSED_MILLIS_MAX;
 use crate::decision::types::{ClientId, Demand, LimitKind, SecondaryLimits, WriteSpacing};
 
+pub use capacities::{Capacity, Load};
 use points::Points;
 pub use saved::SavedSecondary;
 pub use sliding_window::TICK;

@@ -73,6 +73,12 @@ impl<L: BorrowMut<VecDeque<Entry>> + Default> Tally<L> {
             <= limit.max
     }
 
+    /// Amount in flight, or still counting.
+    pub fn used(&mut self, now: Timestamp) -> u32 {
+        self.expire(now);
+        self.in_flight.saturating_add(self.answered)
+    }
+
     fn free(&mut self, limit: Limit, now: Timestamp) -> u32 {
         self.expire(now);
         limit.max.saturating_sub(self.in_flight.saturating_add(self.answered))
@@ -169,6 +175,12 @@ impl<L: BorrowMut<VecDeque<Entry>> + Default> Tally<L> {
         self.in_flight
     }
 
+    /// Time at which the first of the amounts that count no longer does.
+    pub fn next_end(&self, now: Timestamp) -> Option<Timestamp> {
+        let mut counting = self.entries().map(|(last, _)| last);
+        counting.find(|last| *last >= now).map(|last| last + TICK)
+    }
+
     pub fn is_within(&self, limit: Limit) -> bool {
         self.in_flight.saturating_add(self.answered) <= limit.max
     }
@@ -206,8 +218,12 @@ impl SlidingWindow {
 
     /// Time at which the first of the amounts that count no longer does.
     pub fn next_end(&self, now: Timestamp) -> Option<Timestamp> {
-        let mut counting = self.tally.entries().map(|(last, _)| last);
-        counting.find(|last| *last >= now).map(|last| last + TICK)
+        self.tally.next_end(now)
+    }
+
+    /// Amount in flight, or still counting.
+    pub fn used(&mut self, now: Timestamp) -> u32 {
+        self.tally.used(now)
     }
 
     /// Amount that the limit still admits.

@@ -56,6 +56,17 @@ impl Writes {
         (self.any.last, self.notifying.last) = (any, notifying);
     }
 
+    /// Notes the last writes of all replicas.
+    pub fn reported(&mut self, [any, notifying]: [Option<Timestamp>; 2]) {
+        self.any.last = self.any.last.max(any);
+        self.notifying.last = self.notifying.last.max(notifying);
+    }
+
+    /// Returns true while a write is in flight that keeps a distance.
+    pub fn is_any_in_flight(&self) -> bool {
+        self.any.is_taken() || self.notifying.is_taken()
+    }
+
     pub fn block(&self, now: Timestamp, write: WriteSpacing) -> Option<Block> {
         self.holding(write).fold(None, |block, writes| both(block, writes.block(now)))
     }

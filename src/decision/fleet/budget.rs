@@ -1,0 +1,216 @@
+//! A primary budget in the record of an account.
+//!
+//! The first report of a new window begins it here. Until the other replicas know of it, they may
+//! spend what is left of their earlier parts, which the upstream then counts in the new window.
+//! That much is set aside.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{BudgetAnswer, BudgetReport, Part, ReplicaId, Use, end_of, fair_part};
+use crate::clock::Timestamp;
+
+/// Largest difference between resets of one window (SPECIFICATION, "Limits in practice").
+const WOBBLE: Duration = Duration::from_secs(2);
+/// The time after which another replica may probe. Ours: longer than an answer usually takes.
+const PROBE_WITHIN: Duration = Duration::from_secs(5);
+
+/// A window as an answer shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sight {
+    /// Units of the whole window.
+    pub limit: u32,
+    /// Units left upstream.
+    pub remaining: u32,
+    /// The end of the window, by the upstream's clock.
+    pub reset: Timestamp,
+}
+
+impl Sight {
+    /// Returns true if a window with this reset is the same one.
+    pub(crate) fn is_of(self, reset: Timestamp) -> bool {
+        self.reset <= reset + WOBBLE && reset <= self.reset + WOBBLE
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budget {
+    seen: Option<Sight>,
+    is_unmetered: bool,
+    parts: BTreeMap<ReplicaId, Units>,
+    /// Units that replicas may have spent which are gone, or which did not know of the window.
+    gone: u64,
+    /// Units that other consumers have certainly spent.
+    others: u64,
+    prober: Option<(ReplicaId, Timestamp)>,
+    closed_until: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Units {
+    held: u32,
+    in_use: u32,
+    wants: u32,
+    in_flight: u32,
+}
+
+/// The window of a report beside that of the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Epoch {
+    Earlier,
+    Same,
+    Next,
+}
+
+impl Budget {
+    /// The window as last seen.
+    pub fn seen(&self) -> Option<Sight> {
+        self.seen
+    }
+
+    /// Units that are held, or may have been spent.
+    pub fn taken(&self) -> u64 {
+        let held = self.parts.values().map(|part| u64::from(part.held)).sum::<u64>();
+        held + self.gone + self.others
+    }
+
+    /// True if another replica wants units.
+    pub(super) fn is_wanted_beside(&self, id: ReplicaId) -> bool {
+        self.parts.iter().any(|(other, part)| *other != id && part.wants > 0)
+    }
+
+    /// What a replica held may have been spent by it.
+    pub(super) fn left(&mut self, id: ReplicaId) {
+        if let Some(part) = self.parts.remove(&id) {
+            self.gone += u64::from(part.held);
+        }
+        self.prober = self.prober.filter(|(prober, _)| *prober != id);
+    }
+
+    pub(super) fn sync(
+        &mut self,
+        now: Timestamp,
+        id: ReplicaId,
+        report: &BudgetReport,
+        is_live: impl Fn(&ReplicaId) -> bool,
+        may_grant: bool,
+    ) -> BudgetAnswer {
+        debug_assert!(self.parts.keys().all(is_live), "a part of a replica that is gone");
+        self.closed_until = self.closed_until.max(end_of(now, report.closed_for));
+        let epoch = self.learn(id, report);
+        let Use { held, in_use, wants } = report.usage;
+        // Only at the begin of a record may a replica hold what the record does not know of.
+        let is_new = !may_grant && !self.parts.contains_key(&id);
+        // What an earlier window's part may have spent is set aside already.
+        let held = if epoch == Epoch::Earlier { 0 } else { held.max(in_use) };
+        let in_use = in_use.min(held);
+        let in_flight = report.in_flight;
+        self.parts.insert(id, Units { held, in_use, wants, in_flight });
+        self.find_others(is_new);
+        let grant = if may_grant { self.grant(id, report.reserve, wants) } else { 0 };
+        let wanted = self.wanted_beside(id);
+        let left = self.free(report.reserve).saturating_sub(grant);
+        if let Some(part) = self.parts.get_mut(&id) {
+            part.held += grant;
+            part.wants -= grant.min(part.wants);
+        }
+        let held = held + grant;
+        let bound = if wanted > 0 && left == 0 {
+            let unspent = self.parts.values().map(|part| part.held.saturating_sub(part.in_use));
+            let unspent = unspent.fold(0, u32::saturating_add);
+            held.min(in_use.saturating_add(fair_part(unspent, wants, wanted)))
+        } else {
+            held
+        };
+        let may_probe = self.may_probe(now, id, report.wants_probe);
+        if held == 0 && wants == 0 && in_flight == 0 {
+            self.parts.remove(&id);
+        }
+        BudgetAnswer {
+            seen: self.seen,
+            is_unmetered: self.is_unmetered,
+            part: Part { held, bound },
+            may_probe,
+            closed_for: self.closed_until.since(now),
+        }
+    }
+
+    /// Takes over what the answers of a replica have shown.
+    fn learn(&mut self, id: ReplicaId, report: &BudgetReport) -> Epoch {
+        let Some(new) = report.seen else {
+            if report.is_unmetered && self.seen.is_none() {
+                self.is_unmetered = true;
+            }
+            return if self.seen.is_some() { Epoch::Earlier } else { Epoch::Same };
+        };
+        self.is_unmetered = false;
+        let epoch = match self.seen {
+            Some(old) if new.reset > old.reset + WOBBLE => Epoch::Next,
+            Some(old) if new.reset + WOBBLE < old.reset => Epoch::Earlier,
+            Some(_) => Epoch::Same,
+            None => Epoch::Next,
+        };
+        match (&mut self.seen, epoch) {
+            (Some(old), Epoch::Same) => {
+                old.limit = new.limit;
+                old.remaining = old.remaining.min(new.remaining);
+                old.reset = old.reset.max(new.reset);
+            }
+            (_, Epoch::Earlier) => {}
+            (seen, _) => {
+                *seen = Some(new);
+                self.prober = None;
+                let others = self.parts.iter().filter(|(other, _)| **other != id);
+                let carried = others.map(|(_, part)| {
+                    u64::from(part.held.saturating_sub(part.in_use)) + u64::from(part.in_flight)
+                });
+                (self.gone, self.others) = (carried.sum(), 0);
+                self.parts
+                    .values_mut()
+                    .for_each(|part| *part = Units { wants: part.wants, ..Units::default() });
+            }
+        }
+        epoch
+    }
+
+    /// What is spent beyond all parts was spent by others. `is_new`: a replica has reported a part
+    /// that was counted so before.
+    fn find_others(&mut self, is_new: bool) {
+        let Some(seen) = self.seen else { return };
+        let used = u64::from(seen.limit.saturating_sub(seen.remaining));
+        let ours = self.taken() - self.others;
+        let found = used.saturating_sub(ours);
+        self.others = if is_new { found } else { self.others.max(found) };
+    }
+
+    fn free(&self, reserve: u32) -> u32 {
+        let Some(seen) = self.seen else { return 0 };
+        let all = u64::from(seen.limit.saturating_sub(reserve));
+        u32::try_from(all.saturating_sub(self.taken())).unwrap_or(u32::MAX)
+    }
+
+    fn wanted_beside(&self, id: ReplicaId) -> u64 {
+        let others = self.parts.iter().filter(|(other, _)| **other != id);
+        others.map(|(_, part)| u64::from(part.wants)).sum()
+    }
+
+    fn grant(&self, id: ReplicaId, reserve: u32, wants: u32) -> u32 {
+        fair_part(self.free(reserve), wants, self.wanted_beside(id)).min(wants)
+    }
+
+    /// One replica at a time shows a window that is unknown, or over.
+    fn may_probe(&mut self, now: Timestamp, id: ReplicaId, wants: bool) -> bool {
+        let is_known = self.seen.is_some_and(|seen| now < seen.reset + WOBBLE);
+        if is_known || self.is_unmetered {
+            return false;
+        }
+        let other = self.prober.filter(|(prober, until)| *prober != id && now < *until);
+        if wants && other.is_none() {
+            self.prober = Some((id, now + PROBE_WITHIN));
+        }
+        self.prober.is_some_and(|(prober, _)| prober == id)
+    }
+}

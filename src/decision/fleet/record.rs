@@ -1,0 +1,218 @@
+//! The record of one account, as all replicas change it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::budget::Budget;
+use super::{
+    Answer, BudgetReport, CapacityReport, HELD_FOR, Part, ReplicaId, Report, Use, WritesReport,
+    end_of, fair_part,
+};
+use crate::clock::Timestamp;
+
+/// The time after the begin of a record in which nothing is granted. Ours: every replica reports
+/// what it holds within it, if an earlier record was lost.
+const GATHERING: Duration = Duration::from_secs(1);
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    began: Timestamp,
+    replicas: BTreeMap<ReplicaId, Replica>,
+    /// What replicas that are gone may have used, until it counts no more.
+    gone: BTreeMap<String, Vec<(Timestamp, u32)>>,
+    budgets: BTreeMap<String, Budget>,
+    cooldown_until: Timestamp,
+    writes: Writes,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Replica {
+    number: u64,
+    until: Timestamp,
+    parts: BTreeMap<String, Share>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Share {
+    held: u32,
+    in_use: u32,
+    wants: u32,
+    counts_for: Duration,
+}
+
+/// The spaced writes, of which one replica at a time sends some.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Writes {
+    holder: Option<ReplicaId>,
+    /// Replicas with writes to send, in the order in which they asked.
+    waiting: Vec<ReplicaId>,
+    last: [Option<Timestamp>; 2],
+}
+
+impl Record {
+    /// Returns a record without knowledge.
+    pub fn new(now: Timestamp) -> Self {
+        Self { began: now, ..Self::default() }
+    }
+
+    /// Notes what a replica reports, and grants it what is free. `now` is the time of the shared
+    /// clock. `None`: a later report of the replica has come before.
+    pub fn sync(&mut self, now: Timestamp, id: ReplicaId, report: &Report) -> Option<Answer> {
+        self.end_parts(now);
+        let known = self.replicas.entry(id).or_default();
+        if known.number >= report.number {
+            return None;
+        }
+        (known.number, known.until) = (report.number, now + HELD_FOR);
+        let may_grant = now >= self.began + GATHERING;
+        let capacities = report.capacities.iter();
+        let capacities =
+            capacities.map(|capacity| self.sync_capacity(id, capacity, may_grant)).collect();
+        let budgets = report.budgets.iter();
+        let budgets = budgets.map(|budget| self.sync_budget(now, id, budget, may_grant)).collect();
+        self.cooldown_until = self.cooldown_until.max(end_of(now, report.cooldown));
+        self.writes.sync(now, id, report.writes);
+        Some(Answer {
+            capacities,
+            budgets,
+            cooldown: self.cooldown_until.since(now),
+            may_write: self.writes.holder == Some(id),
+            last_writes: self.writes.last.map(|last| last.map(|last| now.since(last))),
+            is_contested: self.is_contested_for(id),
+        })
+    }
+
+    /// Ends the parts of a replica that stops in order, and uses no more of them.
+    pub fn leave(&mut self, now: Timestamp, id: ReplicaId) {
+        if let Some(replica) = self.replicas.remove(&id) {
+            self.keep_use_of(now, id, &replica);
+        }
+        self.end_parts(now);
+    }
+
+    /// Amount of a capacity that is held, or may still count.
+    pub fn taken(&self, name: &str) -> u64 {
+        let held = self.replicas.values().filter_map(|replica| replica.parts.get(name));
+        let held = held.map(|part| u64::from(part.held));
+        let gone = self.gone.get(name).into_iter().flatten();
+        held.sum::<u64>() + gone.map(|(_, amount)| u64::from(*amount)).sum::<u64>()
+    }
+
+    /// A budget of the account.
+    pub fn budget(&self, resource: &str) -> Option<&Budget> {
+        self.budgets.get(resource)
+    }
+
+    fn sync_capacity(&mut self, id: ReplicaId, report: &CapacityReport, may_grant: bool) -> Part {
+        let CapacityReport { name, max, counts_for, usage: Use { held, in_use, wants } } = report;
+        let others = self.replicas.iter().filter(|(other, _)| **other != id);
+        let others = others.filter_map(|(_, replica)| replica.parts.get(name));
+        let wanted = others.clone().map(|part| u64::from(part.wants)).sum();
+        let needed = others.map(|part| u64::from(part.in_use) + u64::from(part.wants)).sum();
+        let held = (*held).max(*in_use);
+        if let Some(replica) = self.replicas.get_mut(&id) {
+            let part = Share { held, in_use: *in_use, wants: *wants, counts_for: *counts_for };
+            if held == 0 && *wants == 0 {
+                replica.parts.remove(name);
+            } else {
+                replica.parts.insert(name.clone(), part);
+            }
+        }
+        let free = u64::from(*max).saturating_sub(self.taken(name));
+        let free = u32::try_from(free).unwrap_or(u32::MAX);
+        let grant = if may_grant { fair_part(free, *wants, wanted).min(*wants) } else { 0 };
+        let part = self.replicas.get_mut(&id).and_then(|replica| replica.parts.get_mut(name));
+        if let Some(part) = part {
+            part.held = part.held.saturating_add(grant);
+            part.wants = part.wants.saturating_sub(grant);
+        }
+        let held = held.saturating_add(grant);
+        let is_short = wanted > 0 && free == grant;
+        let bound = if is_short { held.min(fair_part(*max, in_use + wants, needed)) } else { held };
+        Part { held, bound }
+    }
+
+    fn sync_budget(
+        &mut self,
+        now: Timestamp,
+        id: ReplicaId,
+        report: &BudgetReport,
+        may_grant: bool,
+    ) -> super::BudgetAnswer {
+        let is_live = |id: &ReplicaId| self.replicas.contains_key(id);
+        let budget = self.budgets.entry(report.resource.clone()).or_default();
+        budget.sync(now, id, report, is_live, may_grant)
+    }
+
+    /// Moves the parts of replicas without a report to those that are gone, and forgets what counts
+    /// no more.
+    fn end_parts(&mut self, now: Timestamp) {
+        let silent = |(id, replica): (&ReplicaId, &Replica)| (replica.until <= now).then_some(*id);
+        let silent: Vec<_> = self.replicas.iter().filter_map(silent).collect();
+        for id in silent {
+            if let Some(replica) = self.replicas.remove(&id) {
+                self.keep_use_of(replica.until, id, &replica);
+            }
+        }
+        self.gone.retain(|_, amounts| {
+            amounts.retain(|(until, _)| *until > now);
+            !amounts.is_empty()
+        });
+    }
+
+    /// Keeps what a replica may have used until a time.
+    fn keep_use_of(&mut self, until: Timestamp, id: ReplicaId, replica: &Replica) {
+        for (name, part) in replica.parts.iter().filter(|(_, part)| part.held > 0) {
+            let amounts = self.gone.entry(name.clone()).or_default();
+            amounts.push((until + part.counts_for, part.held));
+        }
+        self.budgets.values_mut().for_each(|budget| budget.left(id));
+        self.writes.left(until, id);
+    }
+
+    fn is_contested_for(&self, id: ReplicaId) -> bool {
+        let others = self.replicas.iter().filter(|(other, _)| **other != id);
+        let mut parts = others.flat_map(|(_, replica)| replica.parts.values());
+        parts.any(|part| part.wants > 0)
+            || self.budgets.values().any(|budget| budget.is_wanted_beside(id))
+            || self.writes.waiting.iter().any(|other| *other != id)
+    }
+}
+
+impl Writes {
+    fn sync(&mut self, now: Timestamp, id: ReplicaId, report: WritesReport) {
+        for (last, age) in self.last.iter_mut().zip(report.last) {
+            *last = (*last).max(age.map(|age| now - age));
+        }
+        let is_waiting = self.waiting.contains(&id);
+        match (report.wants, self.holder == Some(id)) {
+            (false, _) => {
+                self.waiting.retain(|other| *other != id);
+                self.holder = self.holder.filter(|holder| *holder != id);
+            }
+            // Others have their turn between two of its writes.
+            (true, true) if !report.in_flight && !self.waiting.is_empty() => {
+                self.waiting.push(id);
+                self.holder = None;
+            }
+            (true, false) if !is_waiting => self.waiting.push(id),
+            (true, _) => {}
+        }
+        if self.holder.is_none() && self.waiting.first() == Some(&id) {
+            self.waiting.remove(0);
+            self.holder = Some(id);
+        }
+    }
+
+    /// A replica without a report may have sent a write until this time.
+    fn left(&mut self, until: Timestamp, id: ReplicaId) {
+        self.waiting.retain(|other| *other != id);
+        if self.holder == Some(id) {
+            self.holder = None;
+            self.last = self.last.map(|last| last.max(Some(until)));
+        }
+    }
+}

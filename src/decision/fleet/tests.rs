@@ -1,0 +1,197 @@
+//! The record of an account: parts, budgets, turns of writes, replicas that are gone.
+
+use super::*;
+
+const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
+const READY: Timestamp = Timestamp::from_secs(1_800_000_010);
+const MINUTE: Duration = Duration::from_secs(60);
+const ONE: ReplicaId = ReplicaId(1);
+const TWO: ReplicaId = ReplicaId(2);
+
+/// A replica of the test, with the number of its last report.
+struct Replica(ReplicaId, u64);
+
+impl Replica {
+    fn report(&mut self, usage: Use) -> Report {
+        self.1 += 1;
+        let points = CapacityReport { name: "points".into(), max: 100, counts_for: MINUTE, usage };
+        Report { number: self.1, capacities: vec![points], ..Report::default() }
+    }
+
+    /// Reports on a capacity of 100, and returns the part.
+    fn sync(&mut self, record: &mut Record, now: Timestamp, usage: Use) -> Part {
+        let report = self.report(usage);
+        record.sync(now, self.0, &report).unwrap().capacities[0]
+    }
+
+    /// The same on a budget.
+    fn spend(&mut self, record: &mut Record, now: Timestamp, budget: BudgetReport) -> BudgetAnswer {
+        self.1 += 1;
+        let report = Report { number: self.1, budgets: vec![budget], ..Report::default() };
+        record.sync(now, self.0, &report).unwrap().budgets[0]
+    }
+
+    fn writes(&mut self, record: &mut Record, now: Timestamp, writes: WritesReport) -> bool {
+        self.1 += 1;
+        let report = Report { number: self.1, writes, ..Report::default() };
+        record.sync(now, self.0, &report).unwrap().may_write
+    }
+}
+
+fn two() -> (Record, Replica, Replica) {
+    (Record::new(NOW), Replica(ONE, 0), Replica(TWO, 0))
+}
+
+fn wants(held: u32, in_use: u32, wants: u32) -> Use {
+    Use { held, in_use, wants }
+}
+
+fn window(remaining: u32, reset: u64) -> Sight {
+    Sight { limit: 1_000, remaining, reset: NOW + Duration::from_secs(reset) }
+}
+
+fn budget(seen: impl Into<Option<Sight>>, usage: Use) -> BudgetReport {
+    BudgetReport {
+        resource: "core".into(),
+        seen: seen.into(),
+        is_unmetered: false,
+        reserve: 0,
+        usage,
+        in_flight: 0,
+        wants_probe: false,
+        closed_for: Duration::ZERO,
+    }
+}
+
+#[test]
+fn replicas_never_hold_more_than_the_whole() {
+    let (mut record, mut one, mut two) = two();
+    assert_eq!(one.sync(&mut record, READY, wants(0, 0, 80)), Part { held: 80, bound: 80 });
+    assert_eq!(two.sync(&mut record, READY, wants(0, 0, 80)), Part { held: 20, bound: 20 });
+    assert_eq!(record.taken("points"), 100);
+}
+
+#[test]
+fn a_replica_gives_up_what_it_does_not_use_before_what_it_uses() {
+    let (mut record, mut one, mut two) = two();
+    one.sync(&mut record, READY, wants(0, 0, 100));
+    two.sync(&mut record, READY, wants(0, 0, 100));
+    // It uses all, and is to use no more than its share from now on.
+    let part = one.sync(&mut record, READY, wants(100, 100, 0));
+    assert_eq!(part, Part { held: 100, bound: 50 });
+    // Use that ends does not come back.
+    let part = one.sync(&mut record, READY, wants(70, 70, 0));
+    assert_eq!(part.held, 70);
+    assert_eq!(two.sync(&mut record, READY, wants(0, 0, 100)).held, 30);
+}
+
+#[test]
+fn a_late_report_changes_nothing() {
+    let (mut record, mut one, _) = two();
+    let late = one.report(wants(0, 0, 10));
+    one.sync(&mut record, READY, wants(0, 0, 50));
+    assert_eq!(record.sync(READY, ONE, &late), None);
+    assert_eq!(record.taken("points"), 50);
+}
+
+#[test]
+fn parts_of_a_lost_replica_count_until_their_window_is_over() {
+    let (mut record, mut one, mut two) = two();
+    one.sync(&mut record, READY, wants(0, 0, 60));
+    let over = READY + HELD_FOR;
+    assert_eq!(two.sync(&mut record, over, wants(0, 0, 100)).held, 40);
+    for seconds in (5..60).step_by(5) {
+        let later = over + Duration::from_secs(seconds);
+        assert_eq!(two.sync(&mut record, later, wants(40, 0, 60)).held, 40);
+    }
+    assert_eq!(two.sync(&mut record, over + MINUTE, wants(40, 0, 60)).held, 100);
+}
+
+#[test]
+fn a_new_record_grants_nothing_before_all_have_reported() {
+    let (mut record, mut one, mut two) = two();
+    assert_eq!(two.sync(&mut record, NOW, wants(0, 0, 100)).held, 0);
+    assert_eq!(one.sync(&mut record, NOW, wants(60, 10, 0)).held, 60);
+    assert_eq!(two.sync(&mut record, READY, wants(0, 0, 100)).held, 40);
+}
+
+#[test]
+fn replicas_share_a_budget_to_the_last_unit() {
+    let (mut record, mut one, mut two) = two();
+    let first = one.spend(&mut record, READY, budget(window(999, 3_600), wants(1, 1, 500)));
+    assert_eq!(first.part.held, 501);
+    let second = two.spend(&mut record, READY, budget(None, wants(0, 0, 800)));
+    assert_eq!((second.part.held, second.seen), (499, Some(window(999, 3_600))));
+}
+
+#[test]
+fn spending_of_others_is_in_no_part() {
+    let (mut record, mut one, mut two) = two();
+    one.spend(&mut record, READY, budget(window(700, 3_600), wants(1, 1, 0)));
+    let part = two.spend(&mut record, READY, budget(None, wants(0, 0, 1_000))).part;
+    assert_eq!(part.held, 700);
+}
+
+#[test]
+fn a_new_window_sets_aside_what_others_may_spend_of_the_old_one() {
+    let (mut record, mut one, mut two) = two();
+    one.spend(&mut record, READY, budget(window(999, 100), wants(1, 1, 300)));
+    two.spend(&mut record, READY, budget(window(990, 100), wants(0, 0, 200)));
+    let later = NOW + Duration::from_secs(105);
+    two.spend(&mut record, later, budget(window(990, 100), wants(200, 50, 0)));
+    // The first one finds the next window; the second one knows of none.
+    let part = one.spend(&mut record, later, budget(window(999, 3_700), wants(1, 1, 1_000))).part;
+    assert_eq!(part.held, 850, "150 units of the second one's old part are set aside");
+    let part = two.spend(&mut record, later, budget(window(990, 100), wants(150, 50, 10)));
+    assert_eq!((part.part.held, part.seen), (0, Some(window(999, 3_700))));
+}
+
+#[test]
+fn one_replica_at_a_time_shows_a_window_that_is_over() {
+    let (mut record, mut one, mut two) = two();
+    let probe = || BudgetReport { wants_probe: true, ..budget(None, Use::default()) };
+    assert!(one.spend(&mut record, READY, probe()).may_probe);
+    assert!(!two.spend(&mut record, READY, probe()).may_probe);
+    let later = READY + Duration::from_secs(6);
+    assert!(two.spend(&mut record, later, probe()).may_probe, "the first one took too long");
+    assert!(!one.spend(&mut record, later, probe()).may_probe);
+}
+
+#[test]
+fn a_later_replica_changes_nothing_of_what_others_spent() {
+    let (mut record, mut one, mut two) = two();
+    one.spend(&mut record, READY, budget(window(900, 3_600), wants(0, 0, 500)));
+    let part = two.spend(&mut record, READY, budget(None, wants(0, 0, 1_000))).part;
+    assert_eq!(part.held, 400, "100 units were spent before");
+}
+
+#[test]
+fn a_probe_without_an_answer_is_set_aside() {
+    let (mut record, mut one, mut two) = two();
+    let probe = BudgetReport { in_flight: 1, ..budget(None, Use::default()) };
+    one.spend(&mut record, READY, probe);
+    let part = two.spend(&mut record, READY, budget(window(999, 3_600), wants(1, 1, 1_000))).part;
+    assert_eq!(part.held, 999);
+}
+
+#[test]
+fn spaced_writes_go_by_turns() {
+    let (mut record, mut one, mut two) = two();
+    let asks = WritesReport { wants: true, ..WritesReport::default() };
+    let sends = WritesReport { wants: true, in_flight: true, ..WritesReport::default() };
+    assert!(one.writes(&mut record, READY, asks));
+    assert!(!two.writes(&mut record, READY, asks));
+    assert!(one.writes(&mut record, READY, sends), "one write ends before the next turn");
+    assert!(!one.writes(&mut record, READY, asks));
+    assert!(two.writes(&mut record, READY, asks));
+    assert!(!one.writes(&mut record, READY, asks));
+}
+
+#[test]
+fn a_refusal_of_one_silences_the_others() {
+    let (mut record, _, mut two) = two();
+    let refused = Report { number: 1, cooldown: MINUTE, ..Report::default() };
+    record.sync(READY, ONE, &refused);
+    let report = two.report(Use::default());
+    assert_eq!(record.sync(READY, TWO, &report).unwrap().cooldown, MINUTE);
+}

@@ -1,0 +1,368 @@
+//! The parts of one account's capacities that this replica holds (`decision::fleet`). They bound
+//! what the limits of the account would admit.
+//!
+//! A report gives back at once what is not needed: it never says less than the replica may still
+//! use. What is needed is what is in use, and twice what was taken between two reports.
+
+use std::time::Duration;
+
+use super::limits::block::Block;
+use super::limits::primary::{PrimaryWindow, WindowDemand};
+use super::limits::secondary::{Capacity, Load, Secondary, Weight};
+use crate::api::{EndpointId, ResourceName};
+use crate::clock::Timestamp;
+use crate::decision::fleet::{
+    Answer, BudgetReport, CapacityReport, HELD_FOR, Part, Report, Use, WritesReport,
+};
+use crate::decision::types::LimitKind;
+
+/// The usual distance of two reports.
+const REPORTED_EVERY: Duration = Duration::from_millis(250);
+/// The distance of reports that only renew parts. Ours: three of them within the time for which a
+/// part lasts.
+const RENEWED_EVERY: Duration = Duration::from_secs(3);
+/// What is held beside what is in use, by what was taken between two reports.
+const AHEAD: u32 = 2;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Parts {
+    number: u64,
+    /// Nothing is granted from this time on.
+    until: Timestamp,
+    capacities: Vec<(Capacity, Held)>,
+    budgets: Vec<(ResourceName, BudgetPart)>,
+    writes: WriteTurn,
+    is_used: bool,
+    is_short: bool,
+    /// True if another replica wants more than there is.
+    is_contested: bool,
+    reported_at: Timestamp,
+    /// Beginning of the time in which `taken` is counted.
+    counted_from: Timestamp,
+    /// What the report under way is about.
+    reported: Option<Reported>,
+}
+
+/// The right to send spaced writes, which one replica at a time has.
+#[derive(Clone, Copy, Debug, Default)]
+struct WriteTurn {
+    is_granted: bool,
+    is_wanted: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    part: Part,
+    /// Amount taken since the last count, and the usual one.
+    taken: u32,
+    usual: u32,
+    /// Amount that a waiting request needs of it.
+    needed: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct BudgetPart {
+    held: Held,
+    /// Reset of the window that it is of.
+    reset: Timestamp,
+    may_probe: bool,
+    wants_probe: bool,
+}
+
+#[derive(Debug)]
+struct Reported {
+    capacities: Vec<Capacity>,
+    budgets: Vec<ResourceName>,
+}
+
+impl Held {
+    fn admits(&self, in_use: u32, amount: u32) -> bool {
+        in_use.saturating_add(amount) <= self.part.bound
+    }
+
+    fn took(&mut self, amount: u32) {
+        self.taken = self.taken.saturating_add(amount);
+        self.needed = 0;
+    }
+
+    fn count(&mut self) {
+        self.usual = self.taken.max(self.usual - self.usual.div_ceil(4));
+        self.taken = 0;
+    }
+
+    /// Gives back what is not needed, and says what is. `waiting`: requests that wait.
+    fn report(&mut self, in_use: u32, max: u32, waiting: u32) -> Use {
+        let ahead = self.usual.max(self.taken).saturating_mul(AHEAD);
+        let needed = in_use.saturating_add(ahead.max(self.needed.saturating_mul(waiting))).min(max);
+        if waiting == 0 {
+            self.needed = 0;
+        }
+        let kept = self.part.bound.min(needed);
+        let held = self.part.held.min(kept.max(in_use)).max(in_use);
+        self.part = Part { held, bound: self.part.bound.min(held) };
+        Use { held, in_use, wants: needed.saturating_sub(held) }
+    }
+
+    /// Returns true if there is more to use than before.
+    fn set(&mut self, part: Part) -> bool {
+        let is_more = part.bound > self.part.bound;
+        self.part = part;
+        is_more
+    }
+
+    fn is_idle(&self) -> bool {
+        self.part.held == 0 && self.taken == 0 && self.usual == 0 && self.needed == 0
+    }
+}
+
+impl Parts {
+    /// Returns the block of a request that the limits of the account admit.
+    pub fn block(
+        &mut self,
+        now: Timestamp,
+        weight: Weight,
+        wanted: WindowDemand,
+        resource: &ResourceName,
+        secondary: &mut Secondary,
+        window: Option<&PrimaryWindow>,
+    ) -> Option<Block> {
+        if now >= self.until {
+            self.forget();
+        }
+        let mut blocked: Option<Block> = None;
+        let mut block = |limit, wake: Option<Timestamp>| {
+            let wake = wake.into_iter().chain(blocked.and_then(|earlier| earlier.wake)).min();
+            blocked = Some(Block { wake, ..Block::event(limit) });
+        };
+        let loads = secondary.loads(now, weight);
+        for Load { capacity, in_use, amount } in &loads {
+            let (capacity, amount) = (*capacity, *amount);
+            if !self.held(capacity).admits(*in_use, amount) {
+                // Its own use ends without an event.
+                block(capacity.limit(), secondary.next_end(now, capacity));
+            }
+        }
+        if wanted.cost > 0 && !self.budget(resource).admits(now, window, wanted.cost) {
+            block(LimitKind::Primary, None);
+        }
+        if secondary.is_spaced(weight) && !self.writes.is_granted {
+            self.writes.is_wanted = true;
+            block(LimitKind::Spacing, None);
+        }
+        if blocked.is_some() {
+            // It needs all of them at once.
+            self.is_short = true;
+            for Load { capacity, amount, .. } in loads {
+                let held = self.held(capacity);
+                held.needed = held.needed.max(amount);
+            }
+            if wanted.cost > 0 {
+                let held = &mut self.budget(resource).held;
+                held.needed = held.needed.max(wanted.cost);
+            }
+        }
+        blocked
+    }
+
+    /// Notes an admitted request.
+    pub fn took(
+        &mut self,
+        now: Timestamp,
+        weight: Weight,
+        cost: u32,
+        resource: &ResourceName,
+        secondary: &mut Secondary,
+    ) {
+        self.is_used = true;
+        for Load { capacity, amount, .. } in secondary.loads(now, weight) {
+            self.held(capacity).took(amount);
+        }
+        if cost > 0 {
+            self.budget(resource).held.took(cost);
+        }
+        // It is in flight, which says so.
+        self.writes.is_wanted &= !secondary.is_spaced(weight);
+    }
+
+    /// True if a request waits for more than the parts.
+    pub fn is_short(&self) -> bool {
+        self.is_short
+    }
+
+    /// True if a report would say something.
+    pub fn is_to_be_reported(&self, now: Timestamp) -> bool {
+        let holds = || {
+            self.capacities.iter().any(|(_, held)| !held.is_idle())
+                || self.budgets.iter().any(|(_, budget)| !budget.is_idle())
+        };
+        let is_due = self.is_contested || now >= self.reported_at + RENEWED_EVERY;
+        self.is_used || self.is_short || self.writes.is_wanted || is_due && holds()
+    }
+
+    /// Reports to the others, and gives back what is not needed. `waiting`: requests that wait for
+    /// the account.
+    pub fn report(
+        &mut self,
+        now: Timestamp,
+        waiting: u32,
+        (secondary, windows): (&mut Secondary, &[(ResourceName, PrimaryWindow)]),
+        (cooldown, reserve): (Option<Timestamp>, u32),
+        name: &dyn Fn(EndpointId) -> String,
+    ) -> Report {
+        if now >= self.until {
+            self.forget();
+        }
+        if now >= self.counted_from + REPORTED_EVERY {
+            self.counted_from = now;
+            let capacities = self.capacities.iter_mut().map(|(_, held)| held);
+            let budgets = self.budgets.iter_mut().map(|(_, budget)| &mut budget.held);
+            capacities.chain(budgets).for_each(Held::count);
+        }
+        self.number += 1;
+        self.reported_at = now;
+        (self.is_used, self.is_short) = (false, self.is_short && waiting > 0);
+        let mut reported = Reported { capacities: Vec::new(), budgets: Vec::new() };
+        let mut capacities = Vec::new();
+        for (capacity, held) in &mut self.capacities {
+            let (in_use, max) = secondary.in_use(now, *capacity);
+            let usage = held.report(in_use, max, waiting);
+            reported.capacities.push(*capacity);
+            capacities.push(CapacityReport {
+                name: capacity.name(name),
+                max,
+                counts_for: capacity.counts_for(),
+                usage,
+            });
+        }
+        let mut budgets = Vec::new();
+        for (resource, budget) in &mut self.budgets {
+            let window = windows.iter().find(|(name, _)| name == resource);
+            reported.budgets.push(resource.clone());
+            budgets.push(budget.report(now, resource, window.map(|(_, it)| it), waiting, reserve));
+        }
+        self.reported = Some(reported);
+        let in_flight = secondary.spaced_in_flight();
+        self.writes.is_wanted &= waiting > 0;
+        let wants = self.writes.is_wanted || in_flight;
+        // A part of the right to write is none.
+        self.writes.is_granted &= wants;
+        Report {
+            number: self.number,
+            capacities,
+            budgets,
+            cooldown: cooldown.map_or(Duration::ZERO, |until| until.since(now)),
+            writes: WritesReport {
+                wants,
+                in_flight,
+                last: secondary.last_writes().map(|last| last.map(|last| now.since(last))),
+            },
+        }
+    }
+
+    /// Takes over the parts that answer the report under way, which was sent at this time. Returns
+    /// the resources of its budgets, and true if there is more to use than before.
+    pub fn take(&mut self, sent_at: Timestamp, answer: &Answer) -> (Vec<ResourceName>, bool) {
+        let Some(reported) = self.reported.take() else { return (Vec::new(), false) };
+        self.until = sent_at + HELD_FOR;
+        let mut is_more = answer.may_write && !self.writes.is_granted;
+        for (capacity, part) in reported.capacities.into_iter().zip(&answer.capacities) {
+            is_more |= self.held(capacity).set(*part);
+        }
+        for (resource, granted) in reported.budgets.iter().zip(&answer.budgets) {
+            let budget = self.budget(resource);
+            is_more |= budget.held.set(granted.part);
+            is_more |= granted.may_probe && !budget.may_probe;
+            budget.wants_probe &= !granted.may_probe;
+            budget.reset = granted.seen.map_or(budget.reset, |seen| seen.reset);
+            budget.may_probe = granted.may_probe;
+        }
+        self.writes.is_granted = answer.may_write;
+        self.is_contested = answer.is_contested;
+        self.capacities.retain(|(_, held)| !held.is_idle());
+        self.budgets.retain(|(_, budget)| !budget.is_idle());
+        // Who still waits for more finds out again.
+        self.is_short &= !is_more;
+        (reported.budgets, is_more)
+    }
+
+    /// The report under way has no answer.
+    pub fn unanswered(&mut self) {
+        self.reported = None;
+    }
+
+    /// Ends all parts: their time is over.
+    fn forget(&mut self) {
+        self.capacities.iter_mut().for_each(|(_, held)| held.part = Part::default());
+        for (_, budget) in &mut self.budgets {
+            (budget.held.part, budget.may_probe) = (Part::default(), false);
+        }
+        self.writes.is_granted = false;
+    }
+
+    fn held(&mut self, capacity: Capacity) -> &mut Held {
+        let found = self.capacities.iter().position(|(other, _)| *other == capacity);
+        let at = found.unwrap_or_else(|| {
+            self.capacities.push((capacity, Held::default()));
+            self.capacities.len() - 1
+        });
+        &mut self.capacities[at].1
+    }
+
+    fn budget(&mut self, resource: &ResourceName) -> &mut BudgetPart {
+        let found = self.budgets.iter().position(|(other, _)| other == resource);
+        let at = found.unwrap_or_else(|| {
+            self.budgets.push((resource.clone(), BudgetPart::default()));
+            self.budgets.len() - 1
+        });
+        &mut self.budgets[at].1
+    }
+}
+
+impl BudgetPart {
+    fn is_idle(&self) -> bool {
+        self.held.is_idle() && !self.may_probe && !self.wants_probe
+    }
+
+    fn admits(&mut self, now: Timestamp, window: Option<&PrimaryWindow>, cost: u32) -> bool {
+        let Some(window) = window.filter(|window| !window.is_unknown(now)) else {
+            self.wants_probe |= !self.may_probe;
+            return self.may_probe;
+        };
+        match window.spent_by_us() {
+            None => true,
+            Some((seen, spent)) => {
+                if !seen.is_of(self.reset) {
+                    self.held.part = Part::default();
+                }
+                self.held.admits(spent, cost)
+            }
+        }
+    }
+
+    fn report(
+        &mut self,
+        now: Timestamp,
+        resource: &ResourceName,
+        window: Option<&PrimaryWindow>,
+        waiting: u32,
+        reserve: u32,
+    ) -> BudgetReport {
+        self.wants_probe &= waiting > 0;
+        let seen = window.and_then(PrimaryWindow::spent_by_us);
+        if seen.is_none_or(|(seen, _)| !seen.is_of(self.reset)) {
+            self.held.part = Part::default();
+        }
+        let (spent, max) = seen.map_or((0, 0), |(seen, spent)| (spent, seen.limit));
+        BudgetReport {
+            resource: resource.as_str().to_owned(),
+            seen: seen.map(|(seen, _)| seen),
+            is_unmetered: window.is_some_and(PrimaryWindow::is_unmetered),
+            reserve,
+            usage: self.held.report(spent, max, waiting),
+            in_flight: window.map_or(0, PrimaryWindow::in_flight),
+            wants_probe: self.wants_probe,
+            closed_for: window.map_or(Duration::ZERO, |window| window.closed_for(now)),
+        }
+    }
+}
