@@ -110,7 +110,11 @@ fn raised_points_admit_waiting_requests_at_once() {
     };
     let mut queue = queue(settings(2));
     grant(&mut queue, demand([AccountId(0)]));
-    let ticket = waits(&mut queue, demand([AccountId(0)]));
+    let deadline = NOW + Duration::from_mins(2);
+    let Decision::Waiting { ticket, .. } = queue.request(NOW, demand([AccountId(0)]), deadline)
+    else {
+        panic!("the points of the minute are spent");
+    };
     queue.reconfigure(NOW, settings(3));
     let decided: Vec<_> = queue.take_decided().collect();
     assert!(matches!(decided.as_slice(), [(decided, Ok(_))] if *decided == ticket), "{decided:?}");
