@@ -109,6 +109,8 @@ impl Account {
         wanted: WindowDemand,
         resource: &ResourceName,
     ) -> Option<Block> {
+        // Usually there are no other replicas.
+        self.parts.as_ref()?;
         let at = self.find_window(resource);
         let window = at.and_then(|at| self.windows.get(at.index())).map(|(_, window)| window);
         let parts = self.parts.as_mut()?;
