@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::{BudgetAnswer, BudgetReport, Part, ReplicaId, Use, end_of, fair_part};
 use crate::clock::Timestamp;
 
-/// Largest difference between resets of one window (SPECIFICATION, "Limits in practice").
-const WOBBLE: Duration = Duration::from_secs(2);
+/// Largest difference between resets of one window (SPECIFICATION, "Limits in practice": a wobble
+/// of a second, either way).
+pub const WOBBLE: Duration = Duration::from_secs(2);
 /// The time after which another replica may probe. Ours: longer than an answer usually takes.
 const PROBE_WITHIN: Duration = Duration::from_secs(5);
 
@@ -82,7 +83,7 @@ impl Budget {
         self.parts.iter().any(|(other, part)| *other != id && part.wants > 0)
     }
 
-    /// What a replica held may have been spent by it.
+    /// Counts all that a replica held, which it may have spent.
     pub(super) fn left(&mut self, id: ReplicaId) {
         if let Some(part) = self.parts.remove(&id) {
             self.gone += u64::from(part.held);
@@ -95,16 +96,14 @@ impl Budget {
         now: Timestamp,
         id: ReplicaId,
         report: &BudgetReport,
-        is_live: impl Fn(&ReplicaId) -> bool,
         may_grant: bool,
     ) -> BudgetAnswer {
-        debug_assert!(self.parts.keys().all(is_live), "a part of a replica that is gone");
         self.closed_until = self.closed_until.max(end_of(now, report.closed_for));
         let epoch = self.learn(id, report);
         let Use { held, in_use, wants } = report.usage;
         // Only at the begin of a record may a replica hold what the record does not know of.
         let is_new = !may_grant && !self.parts.contains_key(&id);
-        // What an earlier window's part may have spent is set aside already.
+        // The part of an earlier window is set aside already.
         let held = if epoch == Epoch::Earlier { 0 } else { held.max(in_use) };
         let in_use = in_use.min(held);
         let in_flight = report.in_flight;
@@ -176,8 +175,8 @@ impl Budget {
         epoch
     }
 
-    /// What is spent beyond all parts was spent by others. `is_new`: a replica has reported a part
-    /// that was counted so before.
+    /// Units that are spent beyond all parts were spent by others. `is_new`: a replica has reported
+    /// a part that was counted so before.
     fn find_others(&mut self, is_new: bool) {
         let Some(seen) = self.seen else { return };
         let used = u64::from(seen.limit.saturating_sub(seen.remaining));

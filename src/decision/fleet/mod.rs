@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 
-pub use budget::{Budget, Sight};
+pub use budget::{Budget, Sight, WOBBLE};
 pub use record::Record;
 
 /// The time for which a replica may use its parts without another answer. Ours: twenty times the
@@ -68,7 +68,7 @@ pub struct CapacityReport {
     pub max: u32,
     /// The time for which use counts after it has ended.
     pub counts_for: Duration,
-    /// What the replica uses.
+    /// Use by the replica.
     pub usage: Use,
 }
 
@@ -83,7 +83,7 @@ pub struct BudgetReport {
     pub is_unmetered: bool,
     /// Units to be left to others, by the replica's config.
     pub reserve: u32,
-    /// What the replica has spent in this window, with its requests in flight.
+    /// Units that the replica has spent in this window, with its requests in flight.
     pub usage: Use,
     /// Units of its requests in flight, which an upstream may count in the next window.
     pub in_flight: u32,

@@ -142,9 +142,8 @@ impl Record {
         report: &BudgetReport,
         may_grant: bool,
     ) -> super::BudgetAnswer {
-        let is_live = |id: &ReplicaId| self.replicas.contains_key(id);
         let budget = self.budgets.entry(report.resource.clone()).or_default();
-        budget.sync(now, id, report, is_live, may_grant)
+        budget.sync(now, id, report, may_grant)
     }
 
     /// Moves the parts of replicas without a report to those that are gone, and forgets what counts

@@ -34,6 +34,7 @@ use super::cooldown::closed_until;
 use crate::decision::silence::Silence;
 use crate::decision::types::{LeaseId, LimitKind, Pace, Priority, Until};
 
+pub use crate::decision::fleet::WOBBLE;
 pub use evidence::Mark;
 use evidence::{Count, Evidence};
 use probes::Probes;
@@ -41,9 +42,6 @@ pub use saved::SavedWindow;
 pub use stated::Asked;
 use stated::StatementTrust;
 
-/// Largest difference between resets of one window (SPECIFICATION, "Limits in practice": a wobble
-/// of a second, either way).
-pub const WOBBLE: Duration = Duration::from_secs(2);
 /// Closure by a limit that names no time (SPECIFICATION, "After a limit": at least one minute).
 const CLOSED_WITHOUT_A_TIME: Duration = Duration::from_mins(1);
 /// Probes in a row without rate headers after which a resource counts as unmetered. Ours: one such
