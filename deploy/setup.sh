@@ -35,6 +35,8 @@ test)
     need jq jq
     # A real client (tests/clients/gh.rs).
     need gh gh
+    # What replicas share (src/state/redis/).
+    need redis-server redis-server
     ;;
 bench)
     need nginx nginx-light

@@ -3,8 +3,8 @@
 //! # The modules, in reading order
 //!
 //! [`clock`] (time) · [`random`] (seeded numbers) · [`api`] (facts about the upstream) · [`config`]
-//! · [`decision`] (every policy, pure) · [`tokens`] · [`webhooks`] · [`writes`] · [`gateway`] (the
-//! I/O shell) · [`telemetry`] · `cross_site` (marks of browsers) · [`admin`] · `emulator` (the
+//! · [`decision`] (every policy, pure) · [`tokens`] · [`webhooks`] · [`writes`] · [`state`] (what
+//! replicas share) · [`gateway`] (the I/O shell) · [`telemetry`] · `cross_site` (marks of browsers) · [`admin`] · `emulator` (the
 //! upstream for tests and demos; shares no rule with `decision`) · `simulation` (all of it in
 //! virtual time) · [`cli`].
 //!
@@ -46,6 +46,7 @@ pub mod gateway;
 pub mod random;
 #[cfg(feature = "emulator")]
 pub mod simulation;
+pub mod state;
 pub mod telemetry;
 pub mod tokens;
 pub mod webhooks;

@@ -27,6 +27,7 @@ use crate::gateway::{
     Current, Drained, Inherited, Leaving, Listening, Recovery, Sockets, log_warnings,
     raise_descriptor_limit,
 };
+use crate::state::redis::{Examined, RedisHome};
 use crate::telemetry::{self, LogFormat, LogLevel, Metrics, TelemetrySettings};
 use crate::writes::Store;
 use crate::writes::file::FileStore;
@@ -98,6 +99,7 @@ async fn serve(
     activated: Vec<Inherited>,
 ) -> Result<(), Logged> {
     log_warnings(&config);
+    examine_state(&config).await?;
     let manager = ServiceManager::from_environment();
     let mut predecessor = match &config.listen.takeover {
         Some(at) => Predecessor::find(at).await.map_err(logged("cannot take over"))?,
@@ -218,6 +220,20 @@ async fn begin(
     };
     let current = Current::with_writes(config, clock, metrics, all, recovery);
     Ok(Begun { current, store, awaited: None })
+}
+
+/// Checks the Redis of all replicas. One that is away is waited for beside the requests; one that
+/// cannot be used ends the start.
+async fn examine_state(config: &Config) -> Result<(), Logged> {
+    let Some(redis) = &config.state.redis else { return Ok(()) };
+    match RedisHome::examine(redis).await {
+        Ok(()) => Ok(()),
+        Err(Examined::Away(reason)) => {
+            warn!(%reason, "Redis is out of reach: this replica is not ready before it is there");
+            Ok(())
+        }
+        Err(Examined::Unsuitable(fault)) => Err(logged("Redis cannot be used")(fault)),
+    }
 }
 
 /// Logs an error.

@@ -169,6 +169,7 @@ impl Config {
         self.cache.print(&mut printer);
         self.limits.print(&mut printer);
         self.writes.print(&mut printer);
+        self.state.print(&mut printer);
         if let Some(webhooks) = &self.webhooks {
             webhooks.print(&self.accounts, &mut printer);
         }

@@ -40,8 +40,8 @@ pub use sections::{
     Account, Allow, AllowedMethod, App, CaFile, CaRoots, Cache, CacheRule, Certificate,
     CertificateFault, CertificateFiles, Client, ClientAuth, ClientKey, FetchUrl, Freshness, Hook,
     Https, Installation, Issuer, IssuerKeys, KEY_PREFIX, Limits, Listen, LogFormat, OidcClient,
-    PASSTHROUGH_ACCOUNT, Pace, Passthrough, Pool, Priority, Proxies, Proxy, Reach, ServerTls,
-    Telemetry, Territory, Token, Upstream, Webhooks, WriteStore, Writes, digest, digest_hex,
+    PASSTHROUGH_ACCOUNT, Pace, Passthrough, Pool, Priority, Proxies, Proxy, Reach, Redis,
+    RedisUrl, ServerTls, State, Telemetry, Territory, Token, Topology, Upstream, Webhooks, WriteStore, Writes, digest, digest_hex,
     generate, load_certificate, parse_expiry,
 };
 
@@ -80,6 +80,8 @@ pub struct Config {
     pub limits: Limits,
     /// The queue of writes.
     pub writes: Writes,
+    /// What several replicas share.
+    pub state: State,
     /// Deliveries by the upstream, if configured.
     pub webhooks: Option<Webhooks>,
     /// Logs and traces.
@@ -144,7 +146,7 @@ impl Config {
             limits: self.limits.secondary,
             spacing: self.writes.spacing,
             notify_spacing: self.writes.notify_spacing,
-            has_replicas: false,
+            has_replicas: self.state.redis.is_some(),
         }
     }
 }
@@ -260,11 +262,7 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
         Cache::read(reader, upstream.as_ref().map(|upstream| upstream.dialect))
     });
     let limits = root.section("limits", |reader| Some(Limits::read(reader)));
-    root.refuse_unbuilt(
-        "state",
-        "gateways share no state",
-        "each gateway needs accounts of its own",
-    );
+    let state = root.section("state", State::read);
     let writes = root.section("writes", |reader| Some(Writes::read(reader)));
     let webhooks = root.if_set("webhooks", |entry| Webhooks::read(entry, &accounts));
     let telemetry = root.section("telemetry", |reader| Some(Telemetry::read(reader)));
@@ -292,6 +290,7 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
         cache: cache?,
         limits: limits?,
         writes: writes?,
+        state: state?,
         webhooks: webhooks?,
         telemetry: telemetry?,
         secret_files: root.secret_files(),

@@ -119,6 +119,9 @@ impl Config {
         restart.keep("writes.store", &mut writes.store, &before.store);
         restart.keep("writes.retention", &mut writes.retention, &before.retention);
         restart.keep("writes.queue_max", &mut writes.queue_max, &before.queue_max);
+        let (state, before) = (&mut self.state, &old.state);
+        restart.keep("state.redis", &mut state.redis, &before.redis);
+        restart.keep("state.replicas_max", &mut state.replicas_max, &before.replicas_max);
         let (telemetry, before) = (&mut self.telemetry, &old.telemetry);
         restart.keep("telemetry.log", &mut telemetry.log, &before.log);
         let (endpoint, endpoint_before) = (&mut telemetry.otlp_endpoint, &before.otlp_endpoint);

@@ -8,8 +8,10 @@ use crate::decision::{AccountId, cache::freshness::Mode};
 use crate::gateway::active::Active;
 use crate::gateway::certificates::InForce;
 use crate::gateway::connections::Connections;
+use crate::gateway::random::salt;
 use crate::gateway::spool::space::SpoolSpace;
 use crate::gateway::url_rewrite::map::UrlMap;
+use crate::state::Replica;
 use crate::telemetry::Metrics;
 
 /// The config in force, the clock, the metrics, and what follows from the config at once.
@@ -29,13 +31,15 @@ pub struct Environment {
     pub spool_space: Arc<SpoolSpace>,
     pub mode: Mode,
     pub urls: UrlMap,
+    /// This replica among several; `None`: the gateway is alone.
+    pub replica: Option<Arc<Replica>>,
     /// The one name of all accounts that the config does not know.
     passthrough_name: Arc<str>,
 }
 
 impl Environment {
     /// The requests in progress, the connections, the served certificates and the temporary files
-    /// are those of `before`.
+    /// are those of `before`, and so is the replica.
     pub fn new(
         config: Arc<Config>,
         clock: Clock,
@@ -67,6 +71,13 @@ impl Environment {
             Freshness::Revalidate => Mode::Revalidate,
             Freshness::Rfc9111 => Mode::Rfc9111,
         };
+        let replica = before.map_or_else(
+            || {
+                let redis = config.state.redis.as_ref()?;
+                Some(Replica::begin(redis, salt(), clock.now()))
+            },
+            |before| before.replica.clone(),
+        );
         let passthrough_name = PASSTHROUGH_ACCOUNT.into();
         let timeouts = Clock::system();
         Arc::new(Self {
@@ -80,6 +91,7 @@ impl Environment {
             spool_space,
             mode,
             urls,
+            replica,
             passthrough_name,
         })
     }

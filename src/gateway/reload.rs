@@ -19,7 +19,7 @@ use crate::gateway::assembly::Gateway;
 use crate::gateway::background::webhook_monitor::{WebhookMonitor, keep_checking_all};
 use crate::gateway::background::{
     audit::Audit, issuer_keys::keep_fetching_all, key_expiry::keep_warning, mint::keep_minting,
-    questions::keep_asking, secret_files::keep_looking, snapshots::Snapshots,
+    questions::keep_asking, replicas::keep_syncing, secret_files::keep_looking, snapshots::Snapshots,
     upstream_probe::keep_probing,
 };
 use crate::gateway::cache::invalidation::purge::Prefix;
@@ -145,6 +145,9 @@ impl Current {
         let dispatcher = move || Some(Arc::clone(&weak.upgrade()?.gateway().dispatcher));
         for breaker in gateway.dispatcher.breakers().all() {
             tokio::spawn(keep_probing(Arc::clone(breaker), dispatcher.clone()));
+        }
+        if let Some(replica) = &gateway.env.replica {
+            tokio::spawn(keep_syncing(Arc::clone(replica), dispatcher.clone()));
         }
         tokio::spawn(keep_minting(dispatcher.clone()));
         tokio::spawn(keep_asking(dispatcher));

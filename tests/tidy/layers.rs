@@ -17,6 +17,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("telemetry", &["clock"]),
     ("webhooks", &["api", "clock"]),
     ("writes", &["cases", "clock"]),
+    ("state", &["clock", "config", "decision"]),
     // Only of tests and fuzzers.
     ("fuzz", &["api", "clock", "config", "decision", "gateway", "random", "webhooks"]),
     ("emulator", &["api", "cases", "clock", "cross_site", "random"]),
@@ -29,6 +30,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "config",
             "decision",
             "random",
+            "state",
             "telemetry",
             "tokens",
             "webhooks",
@@ -44,6 +46,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "cross_site",
             "decision",
             "gateway",
+            "state",
             "telemetry",
             "tokens",
             "writes",

@@ -154,19 +154,27 @@ pub(crate) fn origin(uri: &Uri) -> Result<(Scheme, String, u16), &'static str> {
         Some(_) => return Err("its scheme is neither http nor https"),
         None => return Err("it has no scheme"),
     };
+    let (host, port) = host_and_port(uri)?;
+    Ok((scheme, host, port.unwrap_or_else(|| scheme.default_port())))
+}
+
+/// Returns host and port of an address of any scheme; an error quotes nothing of it.
+pub(crate) fn host_and_port(uri: &Uri) -> Result<(String, Option<u16>), &'static str> {
     let authority = uri.authority().ok_or("it has no host")?;
     if authority.as_str().contains('@') {
         return Err("it has a user name or password");
     }
     let host = host(authority.host()).ok_or("its host is not a name or an IP address")?;
     let port = match authority.as_str().get(authority.host().len()..).unwrap_or_default() {
-        "" => scheme.default_port(),
-        written => written
-            .strip_prefix(':')
-            .and_then(port)
-            .ok_or("its port is not a number from 1 to 65535")?,
+        "" => None,
+        written => Some(
+            written
+                .strip_prefix(':')
+                .and_then(port)
+                .ok_or("its port is not a number from 1 to 65535")?,
+        ),
     };
-    Ok((scheme, host, port))
+    Ok((host, port))
 }
 
 fn host(written: &str) -> Option<String> {

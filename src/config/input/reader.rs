@@ -157,8 +157,6 @@ pub(crate) struct Reader<'a> {
     at: Option<usize>,
     table: Option<&'a DeTable<'a>>,
     known: Vec<&'static str>,
-    /// Keys of features that do not exist yet, which have a fault of their own.
-    unbuilt: Vec<&'static str>,
 }
 
 impl<'a> Reader<'a> {
@@ -176,7 +174,7 @@ impl<'a> Reader<'a> {
         at: Option<usize>,
         table: Option<&'a DeTable<'a>>,
     ) -> Self {
-        Self { document, path, at, table, known: Vec::new(), unbuilt: Vec::new() }
+        Self { document, path, at, table, known: Vec::new() }
     }
 
     fn finish<T>(mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
@@ -188,7 +186,7 @@ impl<'a> Reader<'a> {
     fn report_unknown_keys(&self) {
         for (key, _) in self.table.into_iter().flatten() {
             let name = key.get_ref().as_ref();
-            if !self.known.contains(&name) && !self.unbuilt.contains(&name) {
+            if !self.known.contains(&name) {
                 let problem = match closest(name, &self.known) {
                     Some(meant) => format!("unknown key, did you mean `{meant}`?"),
                     None => "unknown key".to_owned(),
@@ -239,16 +237,6 @@ impl<'a> Reader<'a> {
             problem.into(),
             Some(accepted.into()),
         );
-    }
-
-    /// Refuses `name`, the key of a feature that is not built, if it is set: a setting without
-    /// effect would be believed.
-    pub(crate) fn refuse_unbuilt(&mut self, name: &'static str, missing: &str, instead: &str) {
-        self.unbuilt.push(name);
-        if self.is_set(name) {
-            let problem = format!("not built in this version: {missing}");
-            self.refuse::<()>(name, problem, format!("no such key; {instead}"));
-        }
     }
 
     /// Returns the way in which secrets are read, and other files of the gateway's machine.

@@ -13,6 +13,7 @@ mod oidc;
 mod passthrough;
 mod pools;
 mod proxy;
+mod state;
 mod telemetry;
 mod tls;
 mod tokens;
@@ -32,6 +33,7 @@ pub use oidc::{FetchUrl, Issuer, IssuerKeys, OidcClient};
 pub use passthrough::{PASSTHROUGH_ACCOUNT, Passthrough};
 pub use pools::Pool;
 pub use proxy::{Proxies, Proxy};
+pub use state::{Redis, RedisUrl, State, Topology};
 pub use telemetry::{LogFormat, Telemetry};
 pub use tls::{
     CaFile, CaRoots, Certificate, CertificateFault, CertificateFiles, ClientAuth, Https, ServerTls,

@@ -14,6 +14,7 @@ mod query_rules;
 mod schema;
 mod second_reading;
 mod spools;
+mod state;
 mod unbuilt;
 mod unreadable;
 
@@ -281,7 +282,7 @@ fn no_secret_and_no_key_hash_is_ever_shown() {
             assert!(!shown.contains(secret), "{secret} is shown in {shown}");
         }
     }
-    assert_eq!(config.redacted_toml().matches("\"<redacted>\"").count(), 11);
+    assert_eq!(config.redacted_toml().matches("\"<redacted>\"").count(), 12);
     assert!(config.redacted_toml().contains("private_key = { env = \"APP_KEY\" }\n"));
 }
 

@@ -14,13 +14,6 @@ fn a_setting_of_an_unbuilt_feature_is_refused() {
         ),
         (
             "[cache]",
-            "[state]\nreplicas_max = 3\n[cache]",
-            34,
-            "state",
-            "not built in this version: gateways share no state (accepted: no such key; each",
-        ),
-        (
-            "[cache]",
             "[telemetry]\notlp_endpoint = \"https://otel:4317\"\n[cache]",
             35,
             "telemetry.otlp_endpoint",
@@ -32,10 +25,4 @@ fn a_setting_of_an_unbuilt_feature_is_refused() {
         assert_eq!((fault.line, fault.key.as_str()), (Some(line), key));
         assert!(fault.to_string().contains(message), "{fault}");
     }
-}
-
-#[test]
-fn an_unbuilt_key_is_not_offered_for_an_unknown_one() {
-    let faults = parsed(&spoilt("[cache]", "[stat]\n[cache]")).unwrap_err().to_string();
-    assert!(faults.contains("unknown") && !faults.contains("`state`"), "{faults}");
 }

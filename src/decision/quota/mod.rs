@@ -287,6 +287,10 @@ impl QuotaLedger {
                 measured =
                     account.settle_primary(now, lease, &ended, status, rate, refusal.is_some());
                 account.apply_limit(now, &ended, rate, refusal, jitter);
+                if refusal.is_some() && account.parts.is_some() {
+                    // The others must not send either.
+                    self.short.push(ended.account);
+                }
                 if refusal.is_none() {
                     self.elapsed.took(ended.weight.endpoint, took);
                 }

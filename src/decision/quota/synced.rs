@@ -21,7 +21,13 @@ impl QuotaLedger {
         .map(|(id, _)| id)
     }
 
-    /// Drains the accounts on which a request waits for more than the parts of this replica.
+    /// True if there is something for [`QuotaLedger::take_short`].
+    pub(in crate::decision) fn has_short(&self) -> bool {
+        !self.short.is_empty()
+    }
+
+    /// Drains the accounts to be reported on at once: a request waits for more than the parts of
+    /// this replica, or the upstream has refused one.
     pub(in crate::decision) fn take_short(&mut self) -> Vec<AccountId> {
         std::mem::take(&mut self.short)
     }

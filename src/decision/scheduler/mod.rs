@@ -298,7 +298,13 @@ impl Admission {
         self.ledger.to_report(now).collect()
     }
 
-    /// Drains the accounts on which requests wait for more than the parts of this replica.
+    /// True if there is something for [`Admission::take_short`].
+    pub fn has_short(&self) -> bool {
+        self.ledger.has_short()
+    }
+
+    /// Drains the accounts to be reported on at once: requests wait for more than the parts of this
+    /// replica, or the upstream has refused one.
     pub fn take_short(&mut self) -> Vec<AccountId> {
         self.ledger.take_short()
     }

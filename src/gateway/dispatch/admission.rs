@@ -18,6 +18,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::api::{EndpointId, RateHeaders, ResourceName, UpstreamLimit};
 use crate::clock::{Clock, Timestamp};
 use crate::decision::Invariant;
+use crate::decision::fleet::{Answer, Report};
 use crate::decision::{
     AccountId, AccountSnapshot, Admission, BudgetView, Decision, Demand, Grant, LeaseId,
     LimitDenied, Question, QuotaLedger, Recovered, SavedLedger, Settings, Settlement, Stated,
@@ -35,6 +36,8 @@ pub struct Admissions {
     moved: Notify,
     /// The same for questions of an account's state.
     question_moved: Notify,
+    /// Notified when an account is to be reported on to other replicas at once.
+    short: Notify,
     /// The units that GraphQL operations reserve.
     pub graphql_prices: GraphqlPrices,
 }
@@ -107,9 +110,14 @@ impl Admissions {
     pub fn new(settings: Settings, clock: Clock) -> Arc<Self> {
         let inner =
             Inner { admission: Admission::new(settings), waiters: HashMap::new(), armed: None };
-        let (moved, question_moved) = (Notify::new(), Notify::new());
-        let (inner, graphql_prices) = (Mutex::new(inner), GraphqlPrices::default());
-        Arc::new(Self { inner, clock, moved, question_moved, graphql_prices })
+        Arc::new(Self {
+            inner: Mutex::new(inner),
+            clock,
+            moved: Notify::new(),
+            question_moved: Notify::new(),
+            short: Notify::new(),
+            graphql_prices: GraphqlPrices::default(),
+        })
     }
 
     /// Waits until `demand` is admitted, or until its admission before `deadline` is impossible.
@@ -157,6 +165,36 @@ impl Admissions {
     pub fn begin_question(self: &Arc<Self>, account: AccountId) -> OpenQuestion {
         let question = self.inner.lock().admission.begin_question(self.clock.now(), account);
         OpenQuestion { admissions: Arc::clone(self), question: Some(question) }
+    }
+
+    /// Notified when [`Admissions::take_short`] has something.
+    pub fn has_short(&self) -> Notified<'_> {
+        self.short.notified()
+    }
+
+    /// Drains the accounts to be reported on at once; see [`Admission::take_short`].
+    pub fn take_short(&self) -> Vec<AccountId> {
+        self.inner.lock().admission.take_short()
+    }
+
+    /// The accounts with something to report; see [`Admission::to_report`].
+    pub fn to_report(&self) -> Vec<AccountId> {
+        self.inner.lock().admission.to_report(self.clock.now())
+    }
+
+    /// A report to other replicas, with its time; see [`Admission::report`].
+    pub fn report(
+        &self,
+        account: AccountId,
+        name: &dyn Fn(EndpointId) -> String,
+    ) -> Option<(Timestamp, Report)> {
+        let now = self.clock.now();
+        Some((now, self.inner.lock().admission.report(now, account, name)?))
+    }
+
+    /// Takes over the answer to a report of this time; see [`Admission::reported`].
+    pub fn reported(&self, sent_at: Timestamp, account: AccountId, answer: Option<&Answer>) {
+        self.change(|inner, now| inner.admission.reported(now, sent_at, account, answer));
     }
 
     pub fn with_ledger<R>(&self, read: impl FnOnce(&QuotaLedger, Timestamp) -> R) -> R {
@@ -271,6 +309,9 @@ impl Admissions {
         }
         if inner.is_late() {
             self.moved.notify_one();
+        }
+        if inner.admission.has_short() {
+            self.short.notify_one();
         }
         changed
     }

@@ -12,6 +12,7 @@ use crate::api::{Endpoint, ResourceName, Table};
 use crate::clock::Timestamp;
 use crate::decision;
 use crate::decision::breaker::State;
+use crate::decision::fleet::Report;
 use crate::decision::{AccountId, LimitKind, Recovered, SavedLedger};
 use crate::gateway::counted::Counted;
 use crate::gateway::dispatch::admission::Admissions;
@@ -198,6 +199,11 @@ impl Dispatcher {
     /// The state of the quota ledger for a file.
     pub fn saved_ledger(&self) -> SavedLedger {
         self.admissions.saved(&|endpoint| name_of(self.table.endpoint(endpoint)))
+    }
+
+    /// A report on an account to other replicas, with its time.
+    pub fn report(&self, account: AccountId) -> Option<(Timestamp, Report)> {
+        self.admissions.report(account, &|endpoint| name_of(self.table.endpoint(endpoint)))
     }
 
     /// Takes over the state of an earlier process.

@@ -51,6 +51,8 @@ ttl = "1s"
 [[cache.rules]]
 graphql = "A"
 ttl = "1s"
+[state]
+redis = { url = "rediss://a", cluster = true, ca_file = "a" }
 [webhooks]
 hooks = [{ at = "/app/hook", account = "a", reach = ["a"] }]
 "#;

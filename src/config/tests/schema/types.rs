@@ -42,6 +42,8 @@ pub fn fragment(kind: &str) -> Value {
             ]},
         }),
         "Proxy" => proxy(),
+        "Redis" => redis(),
+        "RedisUrl" => text("rediss?://[^/?#@]+(/[0-9]*)?"),
         "KeyHash" => text("[0-9A-Fa-f]{64}"),
         "Allow" => text("\\s*(\\*|GET|HEAD|POST|PUT|PATCH|DELETE)\\s+\\S+\\s*"),
         "Territory" => text("[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)?"),
@@ -108,6 +110,29 @@ fn proxy() -> Value {
                 "url": fragment("HttpUrl"),
                 "username": fragment("Arc"),
                 "password": secret(),
+            },
+            "required": ["url"],
+            "additionalProperties": false,
+        },
+    ]})
+}
+
+/// An address, or a table with it.
+fn redis() -> Value {
+    let url = fragment("RedisUrl");
+    json!({ "anyOf": [
+        url,
+        {
+            "type": "object",
+            "properties": {
+                "url": { "anyOf": [url, { "type": "array", "items": url, "minItems": 1 }] },
+                "sentinel": fragment("Arc"),
+                "cluster": fragment("bool"),
+                "username": fragment("Arc"),
+                "password": secret(),
+                "ca_file": fragment("CaFile"),
+                "op_timeout": text("0*[1-9][0-9]*(ms|s|m|h|d)"),
+                "prefix": text("[A-Za-z0-9._:-]+"),
             },
             "required": ["url"],
             "additionalProperties": false,

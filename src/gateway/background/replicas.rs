@@ -1,0 +1,190 @@
+//! Reports to the records that all replicas share, and what they answer.
+//!
+//! Each account in use is reported on every quarter of a second, and sooner while requests wait for
+//! more than the parts of this replica, or the upstream has refused one. `decision/fleet` decides
+//! all of it; a request waits for an answer in its queue, never here.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::{Instant, sleep_until};
+
+use crate::clock::{Timestamp, timer_now};
+use crate::decision::AccountId;
+use crate::decision::fleet::{Answer, Report};
+use crate::gateway::dispatch::dispatcher::Dispatcher;
+use crate::state::{Away, Content, Heard, Message, Replica};
+
+/// The distance of the reports on an account in use.
+const REPORTED_EVERY: Duration = Duration::from_millis(250);
+/// The least distance of two reports on one account. Ours: what a refusal closes elsewhere within
+/// 20 ms, with the way to Redis and back.
+const SHORT_EVERY: Duration = Duration::from_millis(10);
+/// A later end of a wait than the known one by this much is told to the others.
+const LATER_BY: Duration = Duration::from_millis(500);
+
+/// The report on an account, with its answer.
+struct Synced {
+    account: AccountId,
+    sent_at: Timestamp,
+    answer: Result<Option<Answer>, Away>,
+}
+
+/// What is known of the reports on one account.
+#[derive(Default)]
+struct Reports {
+    last: Option<Instant>,
+    is_under_way: bool,
+    /// The end of the wait after a refusal that the others know of.
+    closed_until: Timestamp,
+}
+
+struct Syncing<C> {
+    replica: Arc<Replica>,
+    current: C,
+    reports: HashMap<AccountId, Reports>,
+    /// Accounts to be reported on as soon as their distance allows.
+    wanted: BTreeSet<AccountId>,
+    under_way: FuturesUnordered<BoxFuture<'static, Synced>>,
+    /// The reason for which the records are out of reach, as it was logged.
+    away: Option<String>,
+}
+
+/// Reports while the gateway lives, which `current` returns until then.
+pub async fn keep_syncing<C>(replica: Arc<Replica>, current: C)
+where
+    C: Fn() -> Option<Arc<Dispatcher>> + Send,
+{
+    let mut news = replica.home().listen();
+    let mut syncing = Syncing {
+        replica,
+        current,
+        reports: HashMap::new(),
+        wanted: BTreeSet::new(),
+        under_way: FuturesUnordered::new(),
+        away: None,
+    };
+    let mut next = timer_now();
+    loop {
+        let Some(dispatcher) = (syncing.current)() else { return };
+        let admissions = Arc::clone(dispatcher.admissions());
+        if timer_now() >= next {
+            next = timer_now() + REPORTED_EVERY;
+            syncing.wanted.extend(admissions.to_report());
+            syncing.note_health();
+        }
+        syncing.wanted.extend(admissions.take_short());
+        let wake = syncing.begin_wanted(&dispatcher).map_or(next, |at| at.min(next));
+        drop(dispatcher);
+        tokio::select! {
+            () = sleep_until(wake) => {}
+            () = admissions.has_short() => {}
+            Some(synced) = syncing.under_way.next() => syncing.take(synced),
+            Some(heard) = news.next() => syncing.hear(heard),
+        }
+    }
+}
+
+impl<C: Fn() -> Option<Arc<Dispatcher>>> Syncing<C> {
+    /// Begins the wanted reports whose distance allows it. Returns the time of the next one.
+    fn begin_wanted(&mut self, dispatcher: &Dispatcher) -> Option<Instant> {
+        let now = timer_now();
+        let mut next = None::<Instant>;
+        let mut due = Vec::new();
+        for account in &self.wanted {
+            let reports = self.reports.entry(*account).or_default();
+            let at = reports.last.map_or(now, |last| last + SHORT_EVERY);
+            if reports.is_under_way {
+                // Its end comes here again.
+            } else if at <= now {
+                due.push(*account);
+            } else {
+                next = Some(next.map_or(at, |next| next.min(at)));
+            }
+        }
+        for account in due {
+            self.wanted.remove(&account);
+            self.begin(dispatcher, account);
+        }
+        next
+    }
+
+    fn begin(&mut self, dispatcher: &Dispatcher, account: AccountId) {
+        let name = Arc::clone(dispatcher.env().shared_name(account));
+        let Some((sent_at, report)) = dispatcher.report(account) else { return };
+        let reports = self.reports.entry(account).or_default();
+        (reports.last, reports.is_under_way) = (Some(timer_now()), true);
+        let closed_until = sent_at + closed_for(&report);
+        let is_refused = closed_until > reports.closed_until + LATER_BY && closed_until > sent_at;
+        let replica = Arc::clone(&self.replica);
+        self.under_way.push(Box::pin(async move {
+            let answer = replica.home().sync(&name, replica.id(), &report).await;
+            if is_refused && answer.is_ok() {
+                // A lost message costs the others no more than the time to their next report.
+                let _ = replica.tell(Content::Limited(name.to_string())).await;
+            }
+            let answer = answer.map(|(answer, _)| answer);
+            Synced { account, sent_at, answer }
+        }));
+    }
+
+    fn take(&mut self, synced: Synced) {
+        let Synced { account, sent_at, answer } = synced;
+        let Some(dispatcher) = (self.current)() else { return };
+        let reports = self.reports.entry(account).or_default();
+        reports.is_under_way = false;
+        let answer = match answer {
+            Ok(Some(answer)) => {
+                let budgets = answer.budgets.iter().map(|budget| budget.closed_for);
+                let closed_for = budgets.fold(answer.cooldown, Duration::max);
+                if !closed_for.is_zero() {
+                    reports.closed_until = reports.closed_until.max(sent_at + closed_for);
+                }
+                Some(answer)
+            }
+            Ok(None) | Err(Away(_)) => None,
+        };
+        dispatcher.admissions().reported(sent_at, account, answer.as_ref());
+    }
+
+    fn hear(&mut self, heard: Heard) {
+        let Heard::Message(Message { from, content: Content::Limited(name) }) = heard else {
+            return;
+        };
+        if from == self.replica.id() {
+            return;
+        }
+        let Some(dispatcher) = (self.current)() else { return };
+        let config = &dispatcher.env().config;
+        if let Some(index) = config.accounts.iter().position(|account| *account.name == *name) {
+            self.wanted.insert(config.account_id(index));
+        }
+    }
+
+    /// Logs when the records go out of reach, and when they are back.
+    fn note_health(&mut self) {
+        let away = self.replica.home().away();
+        match (&self.away, &away) {
+            (None, Some(reason)) => {
+                tracing::warn!(
+                    reason,
+                    "Redis is out of reach: this replica goes on with its parts of the limits, for ten seconds"
+                );
+            }
+            (Some(_), None) => {
+                tracing::info!("Redis is in reach: the replicas share their limits");
+            }
+            _ => {}
+        }
+        self.away = away;
+    }
+}
+
+/// The longest wait after a refusal that a report has.
+fn closed_for(report: &Report) -> Duration {
+    report.budgets.iter().map(|budget| budget.closed_for).fold(report.cooldown, Duration::max)
+}

@@ -1,0 +1,165 @@
+//! What every home does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+
+use super::memory::MemoryHome;
+use super::redis::RedisHome;
+use super::redis::server::TestServer;
+use super::{Content, Heard, Home, Message};
+use crate::clock::Clock;
+use crate::decision::fleet::{Answer, CapacityReport, ReplicaId, Report, Use};
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// Plays a test against each home. `prefix` tells the tests apart.
+async fn each<F: Future<Output = ()>>(prefix: &str, test: impl Fn(Arc<dyn Home>) -> F) {
+    test(Arc::new(MemoryHome::new(Clock::system()))).await;
+    let server = TestServer::start(&[]);
+    let redis = RedisHome::begin(&server.settings(prefix));
+    redis.connected().await;
+    test(Arc::new(redis)).await;
+}
+
+/// Wants slots of a capacity of 10, of which it holds and uses some.
+fn report(number: u64, in_use: u32, wants: u32) -> Report {
+    let usage = Use { held: in_use, in_use, wants };
+    let name = "slots".to_owned();
+    let slots = CapacityReport { name, max: 10, counts_for: MINUTE, usage };
+    Report { number, capacities: vec![slots], ..Report::default() }
+}
+
+async fn sync(home: &Arc<dyn Home>, id: u64, report: Report) -> Option<Answer> {
+    home.sync("bot", ReplicaId(id), &report).await.unwrap().0
+}
+
+fn held(answer: &Answer) -> u32 {
+    answer.capacities[0].held
+}
+
+/// Reports until the record is old enough to grant something.
+async fn first_part(home: &Arc<dyn Home>, id: u64) -> (u64, u32) {
+    for number in 1.. {
+        let answer = sync(home, id, report(number, 0, 4)).await.unwrap();
+        if held(&answer) > 0 {
+            return (number, held(&answer));
+        }
+        tokio::task::yield_now().await;
+    }
+    unreachable!()
+}
+
+#[tokio::test]
+async fn a_replica_gets_the_part_that_it_wants() {
+    each("part", async |home| {
+        assert_eq!(first_part(&home, 1).await.1, 4);
+        let (record, _) = home.record("bot").await.unwrap();
+        assert_eq!(record.unwrap().taken("slots"), 4);
+        assert_eq!(home.record("another").await.unwrap().0, None);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn parts_of_replicas_at_once_are_no_more_than_there_is() {
+    each("at-once", async |home| {
+        first_part(&home, 1).await;
+        let syncs = (2..22).map(|id| {
+            let home = Arc::clone(&home);
+            tokio::spawn(async move { sync(&home, id, report(1, 0, 3)).await.unwrap() })
+        });
+        let answers = join_all(syncs).await;
+        let parts: u32 = answers.iter().map(|answer| held(answer.as_ref().unwrap())).sum();
+        assert_eq!(parts, 6, "all that the first one left");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_report_that_comes_late_has_no_answer() {
+    each("late", async |home| {
+        assert!(sync(&home, 1, report(2, 0, 1)).await.is_some());
+        assert_eq!(sync(&home, 1, report(1, 0, 1)).await, None);
+        assert_eq!(sync(&home, 1, report(2, 0, 1)).await, None);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_part_of_a_replica_that_left_still_counts() {
+    each("left", async |home| {
+        first_part(&home, 1).await;
+        home.leave("bot", ReplicaId(1)).await.unwrap();
+        home.leave("unknown", ReplicaId(1)).await.unwrap();
+        let answer = sync(&home, 2, report(1, 0, 10)).await.unwrap();
+        assert_eq!(held(&answer), 6, "four count for a minute");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn every_listener_hears_messages_in_order() {
+    each("messages", async |home| {
+        let mut listeners = [home.listen(), home.listen()];
+        for news in &mut listeners {
+            assert_eq!(news.next().await, Some(Heard::Gap));
+        }
+        let message = |name: &str| Message {
+            from: ReplicaId(7),
+            content: Content::Limited(name.to_owned()),
+        };
+        for name in ["a", "b", "c"] {
+            home.publish(&message(name)).await.unwrap();
+        }
+        for news in &mut listeners {
+            for name in ["a", "b", "c"] {
+                assert_eq!(news.next().await, Some(Heard::Message(message(name))));
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_value_is_kept_for_its_time() {
+    each("values", async |home| {
+        let value = Bytes::from_static(b"\0\xffbinary");
+        assert_eq!(home.get("key").await.unwrap(), None);
+        home.put("key", value.clone(), MINUTE).await.unwrap();
+        assert_eq!(home.get("key").await.unwrap(), Some(value.clone()));
+        home.put("key", value, Duration::from_millis(1)).await.unwrap();
+        while home.get("key").await.unwrap().is_some() {
+            tokio::task::yield_now().await;
+        }
+        home.put("other", Bytes::new(), MINUTE).await.unwrap();
+        assert_eq!(home.get("other").await.unwrap(), Some(Bytes::new()));
+        home.remove(&["key", "other"]).await.unwrap();
+        assert_eq!(home.get("other").await.unwrap(), None);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_claim_is_had_by_one_at_a_time() {
+    each("claims", async |home| {
+        let claim = |holder: &'static str| {
+            let home = Arc::clone(&home);
+            async move { home.claim("key", holder, MINUTE).await.unwrap() }
+        };
+        assert!(claim("a").await);
+        assert!(claim("a").await, "again");
+        assert!(!claim("b").await);
+        home.release("key", "b").await.unwrap();
+        assert!(!claim("b").await, "only its holder gives it back");
+        home.release("key", "a").await.unwrap();
+        assert!(claim("b").await);
+        assert!(home.claim("short", "a", Duration::from_millis(1)).await.unwrap());
+        while !home.claim("short", "b", MINUTE).await.unwrap() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}

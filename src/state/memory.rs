@@ -1,0 +1,118 @@
+//! A home in memory, for replicas in one process.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+use super::message::{Heard, Message, News};
+use super::{Away, Home};
+use crate::clock::{Clock, Timestamp};
+use crate::decision::fleet::{Answer, Record, ReplicaId, Report};
+
+/// See the module.
+pub struct MemoryHome {
+    clock: Clock,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    records: HashMap<String, Record>,
+    values: HashMap<String, (Bytes, Timestamp)>,
+    listeners: Vec<mpsc::UnboundedSender<Heard>>,
+}
+
+impl MemoryHome {
+    /// Returns an empty home, whose times are those of a clock.
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, inner: Mutex::default() }
+    }
+}
+
+impl Inner {
+    fn value(&mut self, now: Timestamp, key: &str) -> Option<Bytes> {
+        self.values.retain(|_, (_, until)| now < *until);
+        self.values.get(key).map(|(value, _)| value.clone())
+    }
+}
+
+#[async_trait]
+impl Home for MemoryHome {
+    async fn sync(
+        &self,
+        account: &str,
+        id: ReplicaId,
+        report: &Report,
+    ) -> Result<(Option<Answer>, u32), Away> {
+        let now = self.clock.now();
+        let records = &mut self.inner.lock().records;
+        let record = records.entry(account.to_owned()).or_insert_with(|| Record::new(now));
+        Ok((record.sync(now, id, report), 0))
+    }
+
+    async fn leave(&self, account: &str, id: ReplicaId) -> Result<(), Away> {
+        if let Some(record) = self.inner.lock().records.get_mut(account) {
+            record.leave(self.clock.now(), id);
+        }
+        Ok(())
+    }
+
+    async fn record(&self, account: &str) -> Result<(Option<Record>, Timestamp), Away> {
+        Ok((self.inner.lock().records.get(account).cloned(), self.clock.now()))
+    }
+
+    async fn publish(&self, message: &Message) -> Result<(), Away> {
+        let heard = Heard::Message(message.clone());
+        self.inner.lock().listeners.retain(|listener| listener.send(heard.clone()).is_ok());
+        Ok(())
+    }
+
+    fn listen(&self) -> News {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let _ = sender.send(Heard::Gap);
+        self.inner.lock().listeners.push(sender);
+        News(receiver)
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Bytes>, Away> {
+        Ok(self.inner.lock().value(self.clock.now(), key))
+    }
+
+    async fn put(&self, key: &str, value: Bytes, lifetime: Duration) -> Result<(), Away> {
+        let until = self.clock.now() + lifetime;
+        self.inner.lock().values.insert(key.to_owned(), (value, until));
+        Ok(())
+    }
+
+    async fn remove(&self, keys: &[&str]) -> Result<(), Away> {
+        self.inner.lock().values.retain(|key, _| !keys.contains(&key.as_str()));
+        Ok(())
+    }
+
+    async fn claim(&self, key: &str, value: &str, lifetime: Duration) -> Result<bool, Away> {
+        let now = self.clock.now();
+        let mut inner = self.inner.lock();
+        let is_free = inner.value(now, key).is_none_or(|holder| holder == value.as_bytes());
+        if is_free {
+            let value = Bytes::copy_from_slice(value.as_bytes());
+            inner.values.insert(key.to_owned(), (value, now + lifetime));
+        }
+        Ok(is_free)
+    }
+
+    async fn release(&self, key: &str, value: &str) -> Result<(), Away> {
+        let mut inner = self.inner.lock();
+        if inner.value(self.clock.now(), key).is_some_and(|holder| holder == value.as_bytes()) {
+            inner.values.remove(key);
+        }
+        Ok(())
+    }
+
+    fn away(&self) -> Option<String> {
+        None
+    }
+}

@@ -1,0 +1,44 @@
+//! Messages between replicas.
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+use crate::decision::fleet::ReplicaId;
+
+/// A message to all replicas.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// The replica that sends it.
+    pub from: ReplicaId,
+    /// Its content.
+    pub content: Content,
+}
+
+/// The content of a message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Content {
+    /// The upstream has refused a request of this account: its record has the end of the wait.
+    Limited(String),
+}
+
+/// What a replica hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// A message, also of this replica.
+    Message(Message),
+    /// Messages may have been lost before this one.
+    Gap,
+}
+
+/// The messages that a replica hears, in order. The first is a [`Heard::Gap`], when it begins to
+/// hear.
+#[derive(Debug)]
+pub struct News(pub(super) mpsc::UnboundedReceiver<Heard>);
+
+impl News {
+    /// Waits for the next one; `None` when the home has ended.
+    pub async fn next(&mut self) -> Option<Heard> {
+        self.0.recv().await
+    }
+}

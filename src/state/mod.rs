@@ -1,0 +1,75 @@
+//! What several replicas of the gateway share: the records of the accounts' limits, and messages.
+//!
+//! A [`Home`] keeps it: [`memory`] for replicas in one process, [`redis`] for real ones. One suite
+//! (`conformance`) holds both to the same behaviour. The records' policy is
+//! [`decision::fleet`](crate::decision::fleet); a home only keeps what it decides.
+//!
+//! Each operation is short or fails: nothing here repeats one, apart from a record that another
+//! replica has changed meanwhile. A failed operation may have had its effect.
+
+#[cfg(test)]
+mod conformance;
+pub mod memory;
+pub mod message;
+pub mod redis;
+mod replica;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::clock::Timestamp;
+use crate::decision::fleet::{Answer, Record, ReplicaId, Report};
+
+pub use message::{Content, Heard, Message, News};
+pub use replica::Replica;
+
+/// The shared state is out of reach, for this reason.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Away(pub String);
+
+/// A place of what replicas share. Accounts and keys have the same names for all of them.
+#[async_trait]
+pub trait Home: Send + Sync {
+    /// Enters a report into the record of an account, and returns the answer with the number of
+    /// changes by others that it met. `None`: a later report of the replica has come before.
+    async fn sync(
+        &self,
+        account: &str,
+        id: ReplicaId,
+        report: &Report,
+    ) -> Result<(Option<Answer>, u32), Away>;
+
+    /// Ends the parts of a replica that stops.
+    async fn leave(&self, account: &str, id: ReplicaId) -> Result<(), Away>;
+
+    /// Returns the record of an account with the time at the home.
+    async fn record(&self, account: &str) -> Result<(Option<Record>, Timestamp), Away>;
+
+    /// Sends a message to all replicas that listen, this one among them.
+    async fn publish(&self, message: &Message) -> Result<(), Away>;
+
+    /// Listens for messages for the life of the returned [`News`]. A gap, such as a lost connection,
+    /// is news of its own.
+    fn listen(&self) -> News;
+
+    /// Returns a value; `None` for an unknown key.
+    async fn get(&self, key: &str) -> Result<Option<Bytes>, Away>;
+
+    /// Sets a value for a time.
+    async fn put(&self, key: &str, value: Bytes, lifetime: Duration) -> Result<(), Away>;
+
+    /// Removes values.
+    async fn remove(&self, keys: &[&str]) -> Result<(), Away>;
+
+    /// Sets a value for a time if the key has none, or this one. Returns true if it is set.
+    async fn claim(&self, key: &str, value: &str, lifetime: Duration) -> Result<bool, Away>;
+
+    /// Removes a value if the key has this one.
+    async fn release(&self, key: &str, value: &str) -> Result<(), Away>;
+
+    /// The reason for which the state is out of reach; `None`: it is in reach.
+    fn away(&self) -> Option<String>;
+}

@@ -1,0 +1,57 @@
+//! Checks of a Redis at each new connection: what it must be to keep shared state.
+
+use redis::aio::MultiplexedConnection;
+use redis::{InfoDict, RedisResult, Role, cmd};
+
+use super::connection::Examined;
+use crate::state::Away;
+
+/// The oldest version with everything that is used here.
+const OLDEST: (u16, u16) = (6, 2);
+
+/// A server that cannot keep shared state, with the reason and the remedy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unsuitable {
+    /// Its version is too old.
+    #[error("the server has version {0}, but 6.2 is the oldest that will do")]
+    Old(String),
+    /// It removes keys for want of memory.
+    #[error(
+        "maxmemory-policy is \"{0}\", which removes shared state when memory runs out: set \"noeviction\" or \"volatile-lru\""
+    )]
+    Evicting(String),
+}
+
+/// Checks the version, the role and the memory policy.
+pub(super) async fn check(mut node: MultiplexedConnection) -> Result<(), Examined> {
+    let info: InfoDict = cmd("INFO").arg("server").query_async(&mut node).await.map_err(away)?;
+    // Valkey says here which version of Redis it is compatible with.
+    let version: String = info.get("redis_version").unwrap_or_default();
+    if parsed(&version).is_some_and(|version| version < OLDEST) {
+        return Err(Unsuitable::Old(version).into());
+    }
+    let role: RedisResult<Role> = cmd("ROLE").query_async(&mut node).await;
+    if let Ok(Role::Replica { .. }) = role {
+        return Err(Away("the server is a read-only replica of another".to_owned()).into());
+    }
+    // An ACL user may lack the right to ask, as with hosted servers.
+    let asked: RedisResult<Vec<String>> =
+        cmd("CONFIG").arg("GET").arg("maxmemory-policy").query_async(&mut node).await;
+    match asked.as_deref() {
+        Ok([_, policy]) if policy.starts_with("allkeys-") => {
+            Err(Unsuitable::Evicting(policy.clone()).into())
+        }
+        Err(fault) if fault.is_io_error() => Err(away(fault.clone()).into()),
+        _ => Ok(()),
+    }
+}
+
+fn parsed(version: &str) -> Option<(u16, u16)> {
+    let mut numbers = version.split('.').map(str::parse::<u16>);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn away(fault: redis::RedisError) -> Away {
+    Away(fault.to_string())
+}

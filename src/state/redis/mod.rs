@@ -1,0 +1,207 @@
+//! The home of real replicas: Redis, or a server with its protocol.
+//!
+//! Every operation concerns one key, so that it works in a cluster. A record is replaced only if it
+//! is the one that was read: its text begins with a random id, which a writer changes. The time of a
+//! record is that of the server, read with it.
+
+mod check;
+mod connection;
+mod listening;
+#[cfg(test)]
+pub(crate) mod server;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use redis::{Cmd, cmd};
+use ring::rand::{SecureRandom, SystemRandom};
+
+use super::message::{Message, News};
+use super::{Away, Home};
+use crate::clock::Timestamp;
+use crate::config;
+use crate::decision::fleet::{Answer, Record, ReplicaId, Report};
+use connection::Connection;
+
+pub use check::Unsuitable;
+pub use connection::Examined;
+
+/// Attempts to replace a record that others replace at the same time. Each failed one means that
+/// another replica has succeeded, so that a hundred replicas come to their end.
+const ATTEMPTS: u32 = 128;
+/// Length of the id before a record.
+const ID_LEN: usize = 16;
+
+/// Reads a record with the server's time.
+const READ: &str = "return {redis.call('GET', KEYS[1]), redis.call('TIME')}";
+/// Replaces a record if it is the one that was read, and the reading is not long ago.
+const REPLACE: &str = "\
+local held = redis.call('GET', KEYS[1])
+if (held and string.sub(held, 1, #ARGV[1]) or '') ~= ARGV[1] then return 0 end
+local time = redis.call('TIME')
+if math.abs(time[1] - ARGV[2]) > 2 then return 0 end
+redis.call('SET', KEYS[1], ARGV[3])
+return 1";
+const CLAIM: &str = "\
+local held = redis.call('GET', KEYS[1])
+if held and held ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1";
+const RELEASE: &str = "\
+if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0";
+
+/// See the module. Cheap to share.
+pub struct RedisHome {
+    connection: Arc<Connection>,
+    prefix: Arc<str>,
+}
+
+impl RedisHome {
+    /// Begins to connect. Must run on a tokio runtime.
+    pub fn begin(settings: &config::Redis) -> Self {
+        let connection = Connection::begin(settings);
+        Self { connection, prefix: Arc::clone(&settings.prefix) }
+    }
+
+    /// Connects once, and checks that the server is usable.
+    pub async fn examine(settings: &config::Redis) -> Result<(), Examined> {
+        Connection::examine(settings).await
+    }
+
+    /// Waits for a connection.
+    #[cfg(test)]
+    pub(crate) async fn connected(&self) {
+        self.connection.opened_after(0).await;
+    }
+
+    fn key(&self, kind: &str, name: &str) -> String {
+        format!("{}:{kind}:{name}", self.prefix)
+    }
+
+    async fn read(&self, key: &str) -> Result<(Option<Bytes>, Timestamp), Away> {
+        let (text, (seconds, micros)): (Option<Bytes>, (u64, u64)) =
+            self.connection.run(&eval(READ, key)).await?;
+        Ok((text, Timestamp::from_millis(seconds * 1_000 + micros / 1_000)))
+    }
+
+    /// Changes a record; `change` may run several times. Returns how often it ran in vain.
+    async fn change<T>(
+        &self,
+        account: &str,
+        mut change: impl FnMut(Timestamp, &mut Record) -> T,
+    ) -> Result<(T, u32), Away> {
+        let key = self.key("account", account);
+        for conflicts in 0..ATTEMPTS {
+            let (text, now) = self.read(&key).await?;
+            let before = text.as_deref().and_then(|text| text.get(..ID_LEN)).unwrap_or_default();
+            let mut record = text.as_deref().and_then(decoded).unwrap_or_else(|| Record::new(now));
+            let changed = change(now, &mut record);
+            let replace = eval(REPLACE, &key)
+                .arg(before)
+                .arg(now.as_secs())
+                .arg(encoded(&record)?)
+                .to_owned();
+            if self.connection.run::<u8>(&replace).await? == 1 {
+                return Ok((changed, conflicts));
+            }
+        }
+        Err(Away("other replicas replace the record all the time".to_owned()))
+    }
+}
+
+/// Reads a record; `None` for one that this version cannot read, which then begins anew.
+fn decoded(text: &[u8]) -> Option<Record> {
+    serde_json::from_slice(text.get(ID_LEN..)?).ok()
+}
+
+fn encoded(record: &Record) -> Result<Vec<u8>, Away> {
+    let mut text = random_id().into_bytes();
+    serde_json::to_writer(&mut text, record).map_err(|fault| Away(fault.to_string()))?;
+    Ok(text)
+}
+
+/// Returns 64 random bits in hex.
+fn random_id() -> String {
+    let mut bytes = [0; 8];
+    // Without random numbers the time in the record still differs.
+    let _ = SystemRandom::new().fill(&mut bytes);
+    format!("{:016x}", u64::from_ne_bytes(bytes))
+}
+
+fn eval(script: &'static str, key: &str) -> Cmd {
+    // In full: the server forgets scripts when it is restarted, or told to.
+    let mut command = cmd("EVAL");
+    command.arg(script).arg(1).arg(key);
+    command
+}
+
+#[async_trait]
+impl Home for RedisHome {
+    async fn sync(
+        &self,
+        account: &str,
+        id: ReplicaId,
+        report: &Report,
+    ) -> Result<(Option<Answer>, u32), Away> {
+        self.change(account, |now, record| record.sync(now, id, report)).await
+    }
+
+    async fn leave(&self, account: &str, id: ReplicaId) -> Result<(), Away> {
+        self.change(account, |now, record| record.leave(now, id)).await.map(|_| ())
+    }
+
+    async fn record(&self, account: &str) -> Result<(Option<Record>, Timestamp), Away> {
+        let (text, now) = self.read(&self.key("account", account)).await?;
+        Ok((text.as_deref().and_then(decoded), now))
+    }
+
+    async fn publish(&self, message: &Message) -> Result<(), Away> {
+        let text = serde_json::to_vec(message).map_err(|fault| Away(fault.to_string()))?;
+        let channel = listening::channel(&self.prefix);
+        self.connection.run::<()>(cmd("PUBLISH").arg(channel).arg(text)).await
+    }
+
+    fn listen(&self) -> News {
+        listening::begin(&self.connection, &self.prefix)
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Bytes>, Away> {
+        self.connection.run(cmd("GET").arg(self.key("value", key))).await
+    }
+
+    async fn put(&self, key: &str, value: Bytes, lifetime: Duration) -> Result<(), Away> {
+        let mut set = cmd("SET");
+        set.arg(self.key("value", key)).arg(&*value).arg("PX").arg(millis(lifetime));
+        self.connection.run(&set).await
+    }
+
+    async fn remove(&self, keys: &[&str]) -> Result<(), Away> {
+        for key in keys {
+            self.connection.run::<()>(cmd("UNLINK").arg(self.key("value", key))).await?;
+        }
+        Ok(())
+    }
+
+    async fn claim(&self, key: &str, value: &str, lifetime: Duration) -> Result<bool, Away> {
+        let claim =
+            eval(CLAIM, &self.key("value", key)).arg(value).arg(millis(lifetime)).to_owned();
+        Ok(self.connection.run::<u8>(&claim).await? == 1)
+    }
+
+    async fn release(&self, key: &str, value: &str) -> Result<(), Away> {
+        self.connection.run(eval(RELEASE, &self.key("value", key)).arg(value)).await
+    }
+
+    fn away(&self) -> Option<String> {
+        self.connection.away()
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX).max(1)
+}
