@@ -112,7 +112,7 @@ pub fn figures(gateway: &Gateway) -> Figures {
     }
 }
 
-/// Removes the answers that the body names.
+/// Removes the answers that the body names, in all replicas.
 pub fn purge(gateway: &Gateway, body: &[u8]) -> Reply {
     const EXAMPLE: &str = "{\"prefix\": \"/repos/acme/\"}";
     if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_err() {
@@ -128,7 +128,7 @@ pub fn purge(gateway: &Gateway, body: &[u8]) -> Reply {
     let Some(prefix) = Prefix::new(&request.prefix) else {
         return pages::unprocessable("prefix is to begin with a slash; \"/\" alone is everything");
     };
-    let purged = gateway.cache.store().purge(&prefix, gateway.env.clock.now());
+    let purged = gateway.cache.purge(&prefix, gateway.env.clock.now());
     gateway.responder.compressed_forms().forget();
     tracing::info!(
         prefix = request.prefix,

@@ -172,7 +172,13 @@ async fn page(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Rep
         return page.answer(&gateway, &request, body.as_ref()).await;
     }
     // A page about thousands of accounts takes tens of milliseconds, which must not delay clients.
-    let made = tokio::task::spawn_blocking(move || walked(&gateway, &request, body.as_ref())).await;
+    let is_purge = path == "/api/cache/purge";
+    let shown = Arc::clone(&gateway);
+    let made = tokio::task::spawn_blocking(move || walked(&shown, &request, body.as_ref())).await;
+    if is_purge {
+        // Of other replicas too.
+        gateway.cache.all_told().await;
+    }
     made.unwrap_or_else(|_| not_made())
 }
 

@@ -1,6 +1,7 @@
 //! Small pages of the admin listener: health, metrics, errors.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -11,7 +12,9 @@ use super::Reply;
 use super::budgets::{accounts_of, token_states};
 use super::clients::active_clients;
 use crate::clock::Timestamp;
+use crate::decision::fleet::{FLOOR_FOR, HELD_FOR};
 use crate::gateway::{Gateway, WithoutToken};
+use crate::state::Reach;
 use crate::telemetry::CONTENT_TYPE;
 use crate::tokens::HealthState;
 use crate::writes::WriteState;
@@ -27,6 +30,8 @@ pub fn readiness(gateway: &Gateway) -> Reply {
     } else if !gateway.dispatcher.has_looked() {
         let message = "the upstream has not answered about the tokens yet";
         text(StatusCode::SERVICE_UNAVAILABLE, message)
+    } else if let Some(problem) = unshared(gateway) {
+        text(StatusCode::SERVICE_UNAVAILABLE, &problem)
     } else if let without = gateway.dispatcher.lacking_token()
         && !without.is_empty()
     {
@@ -48,8 +53,26 @@ pub fn readiness(gateway: &Gateway) -> Reply {
         if gateway.dispatcher.is_upstream_down() {
             note.push_str("\nthe upstream is down: only probes are sent");
         }
+        if let Some(Reach::Out(since, reason)) = reach(gateway) {
+            let seconds = gateway.env.clock.now().since(since).as_secs();
+            let _ = write!(note, "\nRedis is out of reach for {seconds} s: {reason}");
+        }
         note.extend(certificate_notes(gateway));
         text(StatusCode::OK, &format!("ok{note}"))
+    }
+}
+
+fn reach(gateway: &Gateway) -> Option<Reach> {
+    gateway.env.replica.as_ref().map(|replica| replica.reach())
+}
+
+/// The reason for which a replica cannot use the limits that it shares; `None`: it can.
+fn unshared(gateway: &Gateway) -> Option<String> {
+    match reach(gateway)? {
+        Reach::Never(reason) => Some(format!("Redis has not been reached yet: {reason}")),
+        Reach::Out(since, reason) => (gateway.env.clock.now() >= since + HELD_FOR + FLOOR_FOR)
+            .then(|| format!("Redis is out of reach, and no limit can be used: {reason}")),
+        Reach::In => None,
     }
 }
 
@@ -105,6 +128,9 @@ pub fn metrics(gateway: &Gateway) -> Reply {
     let body = gateway.env.metrics.scrape(|metrics| {
         metrics.set_cache(entries, bytes);
         metrics.set_spools(spools.files, spools.bytes);
+        if let Some(reach) = reach(gateway) {
+            metrics.set_redis_up(reach == Reach::In);
+        }
         for (listener, state, open) in gateway.env.connections.figures() {
             metrics.set_connections(listener.name(), state.name(), open);
         }

@@ -146,7 +146,7 @@ impl Config {
             limits: self.limits.secondary,
             spacing: self.writes.spacing,
             notify_spacing: self.writes.notify_spacing,
-            has_replicas: self.state.redis.is_some(),
+            replicas_max: self.state.redis.as_ref().map(|_| self.state.replicas_max),
         }
     }
 }

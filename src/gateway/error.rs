@@ -117,6 +117,9 @@ pub enum GatewayError {
     OutcomeUnknown,
     #[error("This gateway cannot keep this request safe at the moment; nothing was executed.")]
     NotKept,
+    /// The other replicas could not hear of a write.
+    #[error("The replicas of this gateway cannot reach each other at the moment; nothing was executed.")]
+    StateAway,
     #[error(
         "This gateway could not make sure of this request: it is unknown whether it will be executed. Look before you send it again."
     )]
@@ -261,6 +264,7 @@ impl GatewayError {
             | Self::ClientGone
             | Self::Draining
             | Self::NotKept
+            | Self::StateAway
             | Self::MayBeKept
             | Self::NotReadable => StatusCode::SERVICE_UNAVAILABLE,
             // RFC 9111 §5.2.1.7.

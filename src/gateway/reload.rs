@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::clock::Clock;
 use crate::config::{self, Config, Faults, Reload, SecretFile};
@@ -19,6 +19,7 @@ use crate::gateway::assembly::Gateway;
 use crate::gateway::background::webhook_monitor::{WebhookMonitor, keep_checking_all};
 use crate::gateway::background::{
     audit::Audit, issuer_keys::keep_fetching_all, key_expiry::keep_warning, mint::keep_minting,
+    news::{keep_hearing, keep_telling},
     questions::keep_asking, replicas::keep_syncing, secret_files::keep_looking, snapshots::Snapshots,
     upstream_probe::keep_probing,
 };
@@ -31,6 +32,10 @@ use crate::writes::{Store as WriteStore, memory::MemoryStore};
 
 /// The longest wait of a reload for the previous one. Chosen here: an operator's patience.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Accounts that the upstream refuses, of which the reports have not been told yet. A lost one is
+/// reported on soon anyway.
+const LIMITED_MAX: usize = 1_000;
 
 /// The holder of the current gateway.
 pub struct Current {
@@ -147,7 +152,12 @@ impl Current {
             tokio::spawn(keep_probing(Arc::clone(breaker), dispatcher.clone()));
         }
         if let Some(replica) = &gateway.env.replica {
-            tokio::spawn(keep_syncing(Arc::clone(replica), dispatcher.clone()));
+            let (limited, heard) = mpsc::channel(LIMITED_MAX);
+            tokio::spawn(keep_syncing(Arc::clone(replica), dispatcher.clone(), heard));
+            let weak = Arc::downgrade(&current);
+            let in_force = move || Some(weak.upgrade()?.gateway());
+            tokio::spawn(keep_hearing(Arc::clone(replica), in_force, limited));
+            tokio::spawn(keep_telling(Arc::clone(replica)));
         }
         tokio::spawn(keep_minting(dispatcher.clone()));
         tokio::spawn(keep_asking(dispatcher));

@@ -8,9 +8,10 @@ use futures_util::future::join_all;
 
 use super::memory::MemoryHome;
 use super::redis::RedisHome;
-use super::redis::server::TestServer;
+use super::redis_server::RedisServer;
 use super::{Content, Heard, Home, Message};
 use crate::clock::Clock;
+use crate::config::{Redis, fixture};
 use crate::decision::fleet::{Answer, CapacityReport, ReplicaId, Report, Use};
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -18,17 +19,26 @@ const MINUTE: Duration = Duration::from_mins(1);
 /// Plays a test against each home. `prefix` tells the tests apart.
 async fn each<F: Future<Output = ()>>(prefix: &str, test: impl Fn(Arc<dyn Home>) -> F) {
     test(Arc::new(MemoryHome::new(Clock::system()))).await;
-    let server = TestServer::start(&[]);
-    let redis = RedisHome::begin(&server.settings(prefix));
+    let server = RedisServer::start(&[]);
+    let redis = RedisHome::begin(&settings(&server, prefix));
     redis.connected().await;
     test(Arc::new(redis)).await;
+}
+
+/// The settings of a replica with this server.
+pub(super) fn settings(server: &RedisServer, prefix: &str) -> Redis {
+    let (url, upstream) = (server.url(), "[upstream]\nurl = \"http://127.0.0.1:1\"\n[state]\n");
+    let redis = format!(
+        "{upstream}redis = {{ url = \"{url}\", op_timeout = \"5s\", prefix = \"{prefix}\" }}"
+    );
+    fixture::parsed(&fixture::text(&redis)).state.redis.unwrap()
 }
 
 /// Wants slots of a capacity of 10, of which it holds and uses some.
 fn report(number: u64, in_use: u32, wants: u32) -> Report {
     let usage = Use { held: in_use, in_use, wants };
     let name = "slots".to_owned();
-    let slots = CapacityReport { name, max: 10, counts_for: MINUTE, usage };
+    let slots = CapacityReport { name, max: 10, floor: 0, counts_for: MINUTE, usage };
     Report { number, capacities: vec![slots], ..Report::default() }
 }
 

@@ -13,6 +13,9 @@ use super::{Away, Home};
 use crate::clock::{Clock, Timestamp};
 use crate::decision::fleet::{Answer, Record, ReplicaId, Report};
 
+/// Messages that wait for a listener; one with more of them hears nothing more.
+const HEARD_MAX: usize = 10_000;
+
 /// See the module.
 pub struct MemoryHome {
     clock: Clock,
@@ -23,7 +26,7 @@ pub struct MemoryHome {
 struct Inner {
     records: HashMap<String, Record>,
     values: HashMap<String, (Bytes, Timestamp)>,
-    listeners: Vec<mpsc::UnboundedSender<Heard>>,
+    listeners: Vec<mpsc::Sender<Heard>>,
 }
 
 impl MemoryHome {
@@ -67,13 +70,13 @@ impl Home for MemoryHome {
 
     async fn publish(&self, message: &Message) -> Result<(), Away> {
         let heard = Heard::Message(message.clone());
-        self.inner.lock().listeners.retain(|listener| listener.send(heard.clone()).is_ok());
+        self.inner.lock().listeners.retain(|listener| listener.try_send(heard.clone()).is_ok());
         Ok(())
     }
 
     fn listen(&self) -> News {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        let _ = sender.send(Heard::Gap);
+        let (sender, receiver) = mpsc::channel(HEARD_MAX);
+        let _ = sender.try_send(Heard::Gap);
         self.inner.lock().listeners.push(sender);
         News(receiver)
     }

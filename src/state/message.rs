@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
+use super::changes::Change;
 use crate::decision::fleet::ReplicaId;
 
 /// A message to all replicas.
@@ -18,8 +19,16 @@ pub struct Message {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Content {
+    /// The sender is there. The number is that of such messages.
+    Here(u64),
+    /// The sender leaves.
+    Gone,
     /// The upstream has refused a request of this account: its record has the end of the wait.
     Limited(String),
+    /// Changes that invalidate stored answers, with the number of the message.
+    Changed(u64, Vec<Change>),
+    /// The sender has noted the changes of this message of that replica.
+    Noted(ReplicaId, u64),
 }
 
 /// What a replica hears.
@@ -34,7 +43,7 @@ pub enum Heard {
 /// The messages that a replica hears, in order. The first is a [`Heard::Gap`], when it begins to
 /// hear.
 #[derive(Debug)]
-pub struct News(pub(super) mpsc::UnboundedReceiver<Heard>);
+pub struct News(pub(super) mpsc::Receiver<Heard>);
 
 impl News {
     /// Waits for the next one; `None` when the home has ended.

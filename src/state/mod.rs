@@ -7,10 +7,15 @@
 //! Each operation is short or fails: nothing here repeats one, apart from a record that another
 //! replica has changed meanwhile. A failed operation may have had its effect.
 
+mod changes;
 #[cfg(test)]
 mod conformance;
+#[cfg(test)]
+#[path = "../../tests/support/redis_server.rs"]
+mod redis_server;
 pub mod memory;
 pub mod message;
+mod peers;
 pub mod redis;
 mod replica;
 
@@ -22,8 +27,10 @@ use bytes::Bytes;
 use crate::clock::Timestamp;
 use crate::decision::fleet::{Answer, Record, ReplicaId, Report};
 
+pub use changes::{Change, Changes};
 pub use message::{Content, Heard, Message, News};
-pub use replica::Replica;
+pub use peers::Peers;
+pub use replica::{Reach, Replica, TOUCH};
 
 /// The shared state is out of reach, for this reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,20 +1,48 @@
 //! This replica among the others: its home, its id, and what is known of both.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::clock::Timestamp;
 use crate::config;
 use crate::decision::fleet::ReplicaId;
 
 use super::redis::RedisHome;
-use super::{Away, Home};
+use super::{Away, Changes, Home, Peers};
 use crate::state::message::{Content, Message};
+
+/// The time after a message of its own, once heard, for which a replica relies on what it has heard.
+/// Ours: four of these messages.
+pub const TOUCH: Duration = Duration::from_secs(1);
 
 /// This replica.
 pub struct Replica {
     home: Arc<dyn Home>,
     id: ReplicaId,
     since: Timestamp,
+    reach: Mutex<Reach>,
+    /// The end of the time in which nothing that the others said can be unheard, in milliseconds.
+    touched_until: AtomicU64,
+    touched: Notify,
+    /// Changes that the others are to hear of.
+    pub changes: Changes,
+    /// The other replicas.
+    pub peers: Peers,
+}
+
+/// The reach of what the replicas share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// It has not been reached yet, for this reason.
+    Never(String),
+    /// It is in reach.
+    In,
+    /// It is out of reach since this time, for this reason.
+    Out(Timestamp, String),
 }
 
 impl Replica {
@@ -22,7 +50,17 @@ impl Replica {
     /// runtime.
     pub fn begin(settings: &config::Redis, number: u64, now: Timestamp) -> Arc<Self> {
         let home = Arc::new(RedisHome::begin(settings));
-        Arc::new(Self { home, id: ReplicaId(number), since: now })
+        let reach = Mutex::new(Reach::Never("not connected yet".to_owned()));
+        Arc::new(Self {
+            home,
+            id: ReplicaId(number),
+            since: now,
+            reach,
+            touched_until: AtomicU64::new(0),
+            touched: Notify::new(),
+            changes: Changes::default(),
+            peers: Peers::default(),
+        })
     }
 
     /// What it shares with the others.
@@ -38,6 +76,50 @@ impl Replica {
     /// Begin of this replica.
     pub fn since(&self) -> Timestamp {
         self.since
+    }
+
+    /// The reach at the last [`Replica::look`].
+    pub fn reach(&self) -> Reach {
+        self.reach.lock().clone()
+    }
+
+    /// Notes whether the home is in reach. Returns the reach before, if that has changed.
+    pub fn look(&self, now: Timestamp) -> Option<Reach> {
+        let away = self.home.away();
+        let mut reach = self.reach.lock();
+        let new = match (&*reach, away) {
+            (_, None) => Reach::In,
+            (Reach::Never(_), Some(reason)) => Reach::Never(reason),
+            (Reach::In, Some(reason)) => Reach::Out(now, reason),
+            (Reach::Out(since, _), Some(reason)) => Reach::Out(*since, reason),
+        };
+        let is_other = std::mem::discriminant(&*reach) != std::mem::discriminant(&new);
+        let before = std::mem::replace(&mut *reach, new);
+        is_other.then_some(before)
+    }
+
+    /// Notes that this replica has heard its own message of `sent_at`, and so all before it.
+    pub fn touch(&self, sent_at: Timestamp) {
+        self.touched_until.fetch_max((sent_at + TOUCH).as_millis(), Ordering::AcqRel);
+        self.touched.notify_waiters();
+    }
+
+    /// Returns true if the others may have said something that this replica has not heard.
+    pub fn is_out_of_touch(&self, now: Timestamp) -> bool {
+        now.as_millis() >= self.touched_until.load(Ordering::Acquire)
+    }
+
+    /// Waits until this replica hears the others.
+    pub async fn in_touch(&self, now: impl Fn() -> Timestamp) {
+        loop {
+            let mut touched = std::pin::pin!(self.touched.notified());
+            // Registered before the check, so that no touch is missed in between.
+            touched.as_mut().enable();
+            if !self.is_out_of_touch(now()) {
+                return;
+            }
+            touched.await;
+        }
     }
 
     /// Sends a message to the others.

@@ -112,6 +112,7 @@ label_set!(RefusedLabels { client: Name = OVERFLOW.into(), reason: &'static str 
 label_set!(BudgetLabels { account: Name = OVERFLOW.into(), resource: Name = OVERFLOW.into() });
 label_set!(ClientLabels { client: Name = OVERFLOW.into() });
 label_set!(ReasonLabels { reason: &'static str = OVERFLOW });
+label_set!(ResultLabels { result: &'static str = OVERFLOW });
 label_set!(ListenerLabels { listener: &'static str = OVERFLOW });
 label_set!(ConnectionLabels { listener: &'static str = OVERFLOW, state: &'static str = OVERFLOW });
 label_set!(StateLabels { state: &'static str = OVERFLOW });

@@ -87,6 +87,16 @@ pub enum Metric {
     IssuerKeysTimestampSeconds,
     #[strum(message = "Webhook deliveries received")]
     WebhookDeliveriesTotal,
+    #[strum(message = "Reports to the shared records of the accounts, by result")]
+    ReplicaSyncsTotal,
+    #[strum(message = "Repetitions of such reports because another replica came between")]
+    ReplicaSyncConflictsTotal,
+    #[strum(message = "Time of a report to a shared record until its answer")]
+    ReplicaSyncSeconds,
+    #[strum(message = "Accounts whose parts have ended because no report was answered")]
+    ReplicaLeasesLostTotal,
+    #[strum(message = "1 while the Redis of all replicas is in reach, else 0")]
+    RedisUp,
     #[strum(message = "Invariants found broken; must stay 0")]
     InvariantBrokenTotal,
 }

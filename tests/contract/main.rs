@@ -6,6 +6,7 @@ mod auth;
 mod cache;
 mod commands;
 mod limits;
+mod replicas;
 #[path = "../support/mod.rs"]
 mod support;
 mod transport;

@@ -16,6 +16,7 @@ pub mod origin;
 pub mod process;
 pub mod proxy;
 pub mod raw;
+pub mod redis_server;
 pub mod reply;
 pub mod scripted;
 pub mod setup;
@@ -92,7 +93,19 @@ impl World {
         headers: &[(&str, &str)],
         body: &str,
     ) -> Reply {
-        send(&self.http, self.address, method, path, headers, body).await
+        self.send_to(self.address, method, path, headers, body).await
+    }
+
+    /// The same to another gateway.
+    pub async fn send_to(
+        &self,
+        address: SocketAddr,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Reply {
+        send(&self.http, address, method, path, headers, body).await
     }
 
     /// Reloads with the first config's text as `edit` changes it.

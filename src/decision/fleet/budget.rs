@@ -42,8 +42,8 @@ pub struct Budget {
     seen: Option<Sight>,
     is_unmetered: bool,
     parts: BTreeMap<ReplicaId, Units>,
-    /// Units that replicas may have spent which are gone, or which did not know of the window.
-    gone: u64,
+    /// Units that replicas which did not know of the window may have spent in it.
+    carried: u64,
     /// Units that other consumers have certainly spent.
     others: u64,
     prober: Option<(ReplicaId, Timestamp)>,
@@ -56,6 +56,16 @@ struct Units {
     in_use: u32,
     wants: u32,
     in_flight: u32,
+    floor: u32,
+    /// The replica has left, or is silent; then the end of the time in which it uses its floor.
+    gone_until: Option<Timestamp>,
+}
+
+impl Units {
+    /// Units that may be spent in a next window by a replica that does not know of it.
+    fn carried(self) -> u64 {
+        u64::from(self.held.saturating_sub(self.in_use)) + u64::from(self.in_flight)
+    }
 }
 
 /// The window of a report beside that of the record.
@@ -75,7 +85,7 @@ impl Budget {
     /// Units that are held, or may have been spent.
     pub fn taken(&self) -> u64 {
         let held = self.parts.values().map(|part| u64::from(part.held)).sum::<u64>();
-        held + self.gone + self.others
+        held + self.carried + self.others
     }
 
     /// True if another replica wants units.
@@ -83,10 +93,10 @@ impl Budget {
         self.parts.iter().any(|(other, part)| *other != id && part.wants > 0)
     }
 
-    /// Counts all that a replica held, which it may have spent.
-    pub(super) fn left(&mut self, id: ReplicaId) {
-        if let Some(part) = self.parts.remove(&id) {
-            self.gone += u64::from(part.held);
+    /// Goes on to count all that a replica held, which it may spend until the reset.
+    pub(super) fn left(&mut self, id: ReplicaId, floor_until: Timestamp) {
+        if let Some(part) = self.parts.get_mut(&id) {
+            (part.wants, part.gone_until) = (0, Some(floor_until));
         }
         self.prober = self.prober.filter(|(prober, _)| *prober != id);
     }
@@ -99,7 +109,7 @@ impl Budget {
         may_grant: bool,
     ) -> BudgetAnswer {
         self.closed_until = self.closed_until.max(end_of(now, report.closed_for));
-        let epoch = self.learn(id, report);
+        let epoch = self.learn(now, id, report);
         let Use { held, in_use, wants } = report.usage;
         // Only at the begin of a record may a replica hold what the record does not know of.
         let is_new = !may_grant && !self.parts.contains_key(&id);
@@ -107,7 +117,8 @@ impl Budget {
         let held = if epoch == Epoch::Earlier { 0 } else { held.max(in_use) };
         let in_use = in_use.min(held);
         let in_flight = report.in_flight;
-        self.parts.insert(id, Units { held, in_use, wants, in_flight });
+        let floor = report.floor;
+        self.parts.insert(id, Units { held, in_use, wants, in_flight, floor, gone_until: None });
         self.find_others(is_new);
         let grant = if may_grant { self.grant(id, report.reserve, wants) } else { 0 };
         let wanted = self.wanted_beside(id);
@@ -118,7 +129,8 @@ impl Budget {
         }
         let held = held + grant;
         let bound = if wanted > 0 && left == 0 {
-            let unspent = self.parts.values().map(|part| part.held.saturating_sub(part.in_use));
+            let present = self.parts.values().filter(|part| part.gone_until.is_none());
+            let unspent = present.map(|part| part.held.saturating_sub(part.in_use));
             let unspent = unspent.fold(0, u32::saturating_add);
             held.min(in_use.saturating_add(fair_part(unspent, wants, wanted)))
         } else {
@@ -138,7 +150,7 @@ impl Budget {
     }
 
     /// Takes over what the answers of a replica have shown.
-    fn learn(&mut self, id: ReplicaId, report: &BudgetReport) -> Epoch {
+    fn learn(&mut self, now: Timestamp, id: ReplicaId, report: &BudgetReport) -> Epoch {
         let Some(new) = report.seen else {
             if report.is_unmetered && self.seen.is_none() {
                 self.is_unmetered = true;
@@ -163,13 +175,15 @@ impl Budget {
                 *seen = Some(new);
                 self.prober = None;
                 let others = self.parts.iter().filter(|(other, _)| **other != id);
-                let carried = others.map(|(_, part)| {
-                    u64::from(part.held.saturating_sub(part.in_use)) + u64::from(part.in_flight)
-                });
-                (self.gone, self.others) = (carried.sum(), 0);
-                self.parts
-                    .values_mut()
-                    .for_each(|part| *part = Units { wants: part.wants, ..Units::default() });
+                self.carried = others.map(|(_, part)| part.carried()).sum();
+                self.others = 0;
+                self.parts.retain(|_, part| part.gone_until.is_none_or(|until| now < until));
+                for part in self.parts.values_mut() {
+                    let Units { wants, floor, gone_until, .. } = *part;
+                    // One that is silent may find the window too, and spend its floor.
+                    let held = if gone_until.is_some() { floor } else { 0 };
+                    *part = Units { held, wants, floor, gone_until, ..Units::default() };
+                }
             }
         }
         epoch

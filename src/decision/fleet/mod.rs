@@ -10,16 +10,17 @@
 //! - **Times** in reports and answers are spans, because the clocks of replicas differ. Only the
 //!   resets of budgets are times, those of the upstream.
 //! - **A part lasts** for [`HELD_FOR`] after the report that it answers. A replica that hears
-//!   nothing for so long sends nothing more. Its parts stay taken for as long as the limits count
-//!   what it may have sent until then.
-//! - **A budget's part** bounds what a replica spends until the reset. What is spent beyond all
-//!   parts was spent by other consumers.
+//!   nothing for so long uses no more of it. Its part stays taken for as long as the limit counts
+//!   what it may have sent until then. After that it may use a small floor for [`FLOOR_FOR`].
+//! - **A budget's part** bounds what a replica spends until the reset, and lasts as long. What is
+//!   spent beyond all parts was spent by other consumers.
 //! - **A lost answer** is harmless: the record then says more than the replica believes, until its
 //!   next report. A report that comes late changes nothing, because reports are numbered.
 
 mod budget;
 mod record;
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,13 @@ pub use record::Record;
 /// The time for which a replica may use its parts without another answer. Ours: twenty times the
 /// usual distance of two reports.
 pub const HELD_FOR: Duration = Duration::from_secs(10);
+
+/// The time for which a replica without an answer may use its floors, after the end of its parts.
+/// Ours: long enough for the repair of a store, and a lost replica's floors are soon free again.
+pub const FLOOR_FOR: Duration = Duration::from_mins(10);
+/// A floor is a limit divided by the most replicas and by this. Ours: what lost replicas may still
+/// use must be little.
+const FLOOR_PART: u32 = 10;
 
 /// One replica, for the life of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -66,6 +74,8 @@ pub struct CapacityReport {
     pub name: String,
     /// The whole capacity, by the replica's config.
     pub max: u32,
+    /// The amount that the replica may use without an answer.
+    pub floor: u32,
     /// The time for which use counts after it has ended.
     pub counts_for: Duration,
     /// Use by the replica.
@@ -83,6 +93,8 @@ pub struct BudgetReport {
     pub is_unmetered: bool,
     /// Units to be left to others, by the replica's config.
     pub reserve: u32,
+    /// The units of each window that the replica may use without an answer.
+    pub floor: u32,
     /// Units that the replica has spent in this window, with its requests in flight.
     pub usage: Use,
     /// Units of its requests in flight, which an upstream may count in the next window.
@@ -149,6 +161,12 @@ pub struct BudgetAnswer {
     pub may_probe: bool,
     /// Rest of a closure by an upstream limit.
     pub closed_for: Duration,
+}
+
+/// Returns the floor of a limit.
+pub fn floor(max: u32, replicas_max: NonZeroU32) -> u32 {
+    let floor = max / replicas_max.get().saturating_mul(FLOOR_PART);
+    floor.max(1).min(max / replicas_max)
 }
 
 /// Returns the end of a span that begins now.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::budget::Budget;
 use super::{
-    Answer, BudgetReport, CapacityReport, HELD_FOR, Part, ReplicaId, Report, Use, WritesReport,
+    Answer, BudgetReport, CapacityReport, FLOOR_FOR, HELD_FOR, Part, ReplicaId, Report, Use, WritesReport,
     end_of, fair_part,
 };
 use crate::clock::Timestamp;
@@ -21,8 +21,8 @@ const GATHERING: Duration = Duration::from_secs(1);
 pub struct Record {
     began: Timestamp,
     replicas: BTreeMap<ReplicaId, Replica>,
-    /// What replicas that are gone may have used, until it counts no more.
-    gone: BTreeMap<String, Vec<(Timestamp, u32)>>,
+    /// What silent replicas may have used or may use, until it counts no more.
+    gone: BTreeMap<String, Vec<Gone>>,
     budgets: BTreeMap<String, Budget>,
     cooldown_until: Timestamp,
     writes: Writes,
@@ -35,9 +35,17 @@ struct Replica {
     parts: BTreeMap<String, Share>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Gone {
+    of: ReplicaId,
+    until: Timestamp,
+    amount: u32,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Share {
     held: u32,
+    floor: u32,
     in_use: u32,
     wants: u32,
     counts_for: Duration,
@@ -62,6 +70,10 @@ impl Record {
     /// clock. `None`: a later report of the replica has come before.
     pub fn sync(&mut self, now: Timestamp, id: ReplicaId, report: &Report) -> Option<Answer> {
         self.end_parts(now);
+        if !self.replicas.contains_key(&id) {
+            // It says itself what is in use.
+            self.gone.values_mut().for_each(|gone| gone.retain(|gone| gone.of != id));
+        }
         let known = self.replicas.entry(id).or_default();
         if known.number >= report.number {
             return None;
@@ -88,7 +100,7 @@ impl Record {
     /// Ends the parts of a replica that stops in order, and uses no more of them.
     pub fn leave(&mut self, now: Timestamp, id: ReplicaId) {
         if let Some(replica) = self.replicas.remove(&id) {
-            self.keep_use_of(now, id, &replica);
+            self.keep_use_of(now, id, &replica, false);
         }
         self.end_parts(now);
     }
@@ -98,7 +110,7 @@ impl Record {
         let held = self.replicas.values().filter_map(|replica| replica.parts.get(name));
         let held = held.map(|part| u64::from(part.held));
         let gone = self.gone.get(name).into_iter().flatten();
-        held.sum::<u64>() + gone.map(|(_, amount)| u64::from(*amount)).sum::<u64>()
+        held.sum::<u64>() + gone.map(|gone| u64::from(gone.amount)).sum::<u64>()
     }
 
     /// A budget of the account.
@@ -107,15 +119,17 @@ impl Record {
     }
 
     fn sync_capacity(&mut self, id: ReplicaId, report: &CapacityReport, may_grant: bool) -> Part {
-        let CapacityReport { name, max, counts_for, usage: Use { held, in_use, wants } } = report;
+        let CapacityReport { name, max, floor, counts_for, usage } = report;
+        let Use { held, in_use, wants } = &usage;
         let others = self.replicas.iter().filter(|(other, _)| **other != id);
         let others = others.filter_map(|(_, replica)| replica.parts.get(name));
         let wanted = others.clone().map(|part| u64::from(part.wants)).sum();
         let needed = others.map(|part| u64::from(part.in_use) + u64::from(part.wants)).sum();
         let held = (*held).max(*in_use);
         if let Some(replica) = self.replicas.get_mut(&id) {
-            let part = Share { held, in_use: *in_use, wants: *wants, counts_for: *counts_for };
-            if held == 0 && *wants == 0 {
+            let (in_use, wants) = (*in_use, *wants);
+            let part = Share { held, floor: *floor, in_use, wants, counts_for: *counts_for };
+            if held == 0 && wants == 0 {
                 replica.parts.remove(name);
             } else {
                 replica.parts.insert(name.clone(), part);
@@ -153,22 +167,29 @@ impl Record {
         let silent: Vec<_> = self.replicas.iter().filter_map(silent).collect();
         for id in silent {
             if let Some(replica) = self.replicas.remove(&id) {
-                self.keep_use_of(replica.until, id, &replica);
+                self.keep_use_of(replica.until, id, &replica, true);
             }
         }
-        self.gone.retain(|_, amounts| {
-            amounts.retain(|(until, _)| *until > now);
-            !amounts.is_empty()
+        self.gone.retain(|_, gone| {
+            gone.retain(|gone| gone.until > now);
+            !gone.is_empty()
         });
     }
 
-    /// Keeps what a replica may have used until a time.
-    fn keep_use_of(&mut self, until: Timestamp, id: ReplicaId, replica: &Replica) {
+    /// Keeps what a replica may have used until a time, and if it is silent, what it may use of its
+    /// floors.
+    fn keep_use_of(&mut self, until: Timestamp, id: ReplicaId, replica: &Replica, is_silent: bool) {
         for (name, part) in replica.parts.iter().filter(|(_, part)| part.held > 0) {
-            let amounts = self.gone.entry(name.clone()).or_default();
-            amounts.push((until + part.counts_for, part.held));
+            let floor = if is_silent { part.floor } else { 0 };
+            let gone = self.gone.entry(name.clone()).or_default();
+            let used = part.held.saturating_sub(floor);
+            gone.push(Gone { of: id, until: until + part.counts_for, amount: used });
+            let last = until + FLOOR_FOR + part.counts_for;
+            gone.push(Gone { of: id, until: last, amount: floor });
+            gone.retain(|gone| gone.amount > 0);
         }
-        self.budgets.values_mut().for_each(|budget| budget.left(id));
+        let floor_until = if is_silent { until + FLOOR_FOR } else { Timestamp::EPOCH };
+        self.budgets.values_mut().for_each(|budget| budget.left(id, floor_until));
         self.writes.left(until, id);
     }
 

@@ -14,7 +14,7 @@ struct Replica(ReplicaId, u64);
 impl Replica {
     fn report(&mut self, usage: Use) -> Report {
         self.1 += 1;
-        let points = CapacityReport { name: "points".into(), max: 100, counts_for: MINUTE, usage };
+        let points = CapacityReport { name: "points".into(), max: 100, floor: 0, counts_for: MINUTE, usage };
         Report { number: self.1, capacities: vec![points], ..Report::default() }
     }
 
@@ -56,6 +56,7 @@ fn budget(seen: impl Into<Option<Sight>>, usage: Use) -> BudgetReport {
         seen: seen.into(),
         is_unmetered: false,
         reserve: 0,
+        floor: 0,
         usage,
         in_flight: 0,
         wants_probe: false,
@@ -194,4 +195,46 @@ fn a_refusal_of_one_silences_the_others() {
     record.sync(READY, ONE, &refused);
     let report = two.report(Use::default());
     assert_eq!(record.sync(READY, TWO, &report).unwrap().cooldown, MINUTE);
+}
+
+#[test]
+fn a_lost_replica_keeps_a_floor_for_a_while() {
+    let (mut record, mut one, mut two) = two();
+    let mut report = one.report(wants(0, 0, 60));
+    report.capacities[0].floor = 3;
+    record.sync(READY, ONE, &report);
+    let over = READY + HELD_FOR;
+    assert_eq!(two.sync(&mut record, over + MINUTE, wants(0, 0, 100)).held, 97);
+    let later = over + FLOOR_FOR + MINUTE;
+    assert_eq!(two.sync(&mut record, later, wants(97, 0, 3)).held, 100);
+}
+
+#[test]
+fn a_replica_that_comes_back_counts_once() {
+    let (mut record, mut one, mut two) = two();
+    one.sync(&mut record, READY, wants(0, 0, 60));
+    let over = READY + HELD_FOR;
+    two.sync(&mut record, over, wants(0, 0, 10));
+    assert_eq!(record.taken("points"), 70);
+    one.sync(&mut record, over, wants(20, 20, 0));
+    assert_eq!(record.taken("points"), 30);
+}
+
+#[test]
+fn a_budget_stays_with_a_silent_replica_until_the_reset() {
+    let (mut record, mut one, mut two) = two();
+    let spends = |usage| BudgetReport { floor: 33, ..budget(window(999, 60), usage) };
+    one.spend(&mut record, READY, spends(wants(1, 1, 399)));
+    let silent = READY + HELD_FOR;
+    let part = two.spend(&mut record, silent, spends(wants(0, 0, 1_000))).part;
+    assert_eq!(part.held, 600, "the other 400 may be spent");
+    // In the next window it may spend the rest of them, if it does not know of the window, or its
+    // floor.
+    let next = BudgetReport { floor: 33, ..budget(window(999, 3_660), wants(1, 1, 1_000)) };
+    let part = two.spend(&mut record, silent + MINUTE, next).part;
+    assert_eq!(part.held, 1_000 - 399 - 33);
+    // It is back, and has spent ten units of the next window.
+    let back = BudgetReport { floor: 33, ..budget(window(980, 3_660), wants(10, 10, 0)) };
+    one.spend(&mut record, silent + MINUTE, back);
+    assert_eq!(record.budget("core").unwrap().taken(), 1_000 - 33 + 10);
 }

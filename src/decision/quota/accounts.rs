@@ -12,7 +12,7 @@ use super::QuotaLedger;
 use super::account::Account;
 use super::limits::primary::{Terms, in_ten_thousandths};
 use super::limits::secondary::{Secondary, Spacing};
-use super::synced::no_parts;
+use super::parts::Parts;
 use crate::decision::types::{AccountId, AccountSettings, Settings};
 
 impl QuotaLedger {
@@ -25,7 +25,7 @@ impl QuotaLedger {
             pace: settings.pace,
         };
         self.limits = settings.limits;
-        self.has_replicas = settings.has_replicas;
+        self.replicas_max = settings.replicas_max;
         self.spacing = Spacing { any: settings.spacing, notifying: settings.notify_spacing };
         self.clients = settings.clients;
         self.elapsed_unknown = Secondary::elapsed_unknown(self.limits);
@@ -69,7 +69,7 @@ impl QuotaLedger {
     fn new_account(&self, settings: AccountSettings) -> Account {
         let terms = Terms { reserve: settings.reserve, ..self.terms };
         let secondary = Secondary::new(self.limits, self.spacing, settings.is_shared);
-        Account::new(settings, terms, secondary, no_parts(self.has_replicas))
+        Account::new(settings, terms, secondary, Parts::of(self.replicas_max))
     }
 
     fn new_dynamic_account(&self) -> Account {

@@ -30,6 +30,8 @@ mod slow_readers;
 mod synced;
 mod view;
 
+use std::num::NonZeroU32;
+
 use http::StatusCode;
 use smallvec::SmallVec;
 
@@ -90,8 +92,8 @@ pub struct QuotaLedger {
     /// the table.
     learned: HashMap<EndpointId, ResourceName>,
     elapsed: Elapsed,
-    /// True if other replicas use the accounts too.
-    has_replicas: bool,
+    /// Most replicas that use the accounts.
+    replicas_max: Option<NonZeroU32>,
     /// Accounts on which a request waits for more than the parts of this replica.
     short: Vec<AccountId>,
     free: ResourceName,
@@ -159,7 +161,7 @@ impl QuotaLedger {
             learned: HashMap::default(),
             free: ResourceName::new(FREE),
             elapsed: Elapsed::default(),
-            has_replicas: false,
+            replicas_max: None,
             short: Vec::new(),
             elapsed_unknown: [0; 2],
             broken: Broken::default(),

@@ -4,6 +4,7 @@
 //! A report gives back at once what is not needed: it never says less than the replica may still
 //! use. What is needed is what is in use, and twice what was taken between two reports.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::limits::block::Block;
@@ -12,7 +13,8 @@ use super::limits::secondary::{Capacity, Load, Secondary, Weight};
 use crate::api::{EndpointId, ResourceName};
 use crate::clock::Timestamp;
 use crate::decision::fleet::{
-    Answer, BudgetReport, CapacityReport, HELD_FOR, Part, Report, Use, WritesReport,
+    Answer, BudgetReport, CapacityReport, FLOOR_FOR, HELD_FOR, Part, Report, Use, WritesReport,
+    floor,
 };
 use crate::decision::types::LimitKind;
 
@@ -25,8 +27,9 @@ const RENEWED_EVERY: Duration = Duration::from_secs(3);
 const AHEAD: u32 = 2;
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Parts {
+    replicas_max: NonZeroU32,
     number: u64,
     /// Nothing is granted from this time on.
     until: Timestamp,
@@ -59,6 +62,8 @@ struct Held {
     usual: u32,
     /// Amount that a waiting request needs of it.
     needed: u32,
+    /// Amount that may be in use without an answer, some time after the end of the part.
+    floor: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,10 +75,11 @@ struct BudgetPart {
     wants_probe: bool,
 }
 
+/// What a report is about, each with its floor.
 #[derive(Debug)]
 struct Reported {
-    capacities: Vec<Capacity>,
-    budgets: Vec<ResourceName>,
+    capacities: Vec<(Capacity, u32)>,
+    budgets: Vec<(ResourceName, u32)>,
 }
 
 impl Held {
@@ -105,8 +111,10 @@ impl Held {
     }
 
     /// Returns true if there is more to use than before.
-    fn set(&mut self, part: Part) -> bool {
+    fn set(&mut self, part: Part, floor: u32) -> bool {
         let is_more = part.bound > self.part.bound;
+        // The record keeps a floor of what is held only.
+        self.floor = if part.held > 0 { floor } else { 0 };
         self.part = part;
         is_more
     }
@@ -117,6 +125,27 @@ impl Held {
 }
 
 impl Parts {
+    /// The parts of an account that no replica has reported on; `None` without other replicas.
+    pub fn of(replicas_max: Option<NonZeroU32>) -> Option<Box<Self>> {
+        let parts = |replicas_max| {
+            Box::new(Self {
+                replicas_max,
+                number: 0,
+                until: Timestamp::EPOCH,
+                capacities: Vec::new(),
+                budgets: Vec::new(),
+                writes: WriteTurn::default(),
+                is_used: false,
+                is_short: false,
+                is_contested: false,
+                reported_at: Timestamp::EPOCH,
+                counted_from: Timestamp::EPOCH,
+                reported: None,
+            })
+        };
+        replicas_max.map(parts)
+    }
+
     /// Returns the block of a request that the limits of the account admit.
     pub fn block(
         &mut self,
@@ -138,12 +167,23 @@ impl Parts {
         let loads = secondary.loads(now, weight);
         for Load { capacity, in_use, amount } in &loads {
             let (capacity, amount) = (*capacity, *amount);
-            if !self.held(capacity).admits(*in_use, amount) {
-                // Its own use ends without an event.
-                block(capacity.limit(), secondary.next_end(now, capacity));
+            let floor_from = self.until + capacity.counts_for();
+            let is_on_floor = self.is_on_floor(now) && now >= floor_from;
+            let held = self.held(capacity);
+            let is_admitted = if is_on_floor {
+                in_use.saturating_add(amount) <= held.floor
+            } else {
+                held.admits(*in_use, amount)
+            };
+            if !is_admitted {
+                // Its own use ends without an event, and so does the wait for a floor.
+                let floor = Some(floor_from).filter(|from| now < *from && held.floor > 0);
+                let ends = secondary.next_end(now, capacity).into_iter().chain(floor).min();
+                block(capacity.limit(), ends);
             }
         }
-        if wanted.cost > 0 && !self.budget(resource).admits(now, window, wanted.cost) {
+        let is_on_floor = self.is_on_floor(now);
+        if wanted.cost > 0 && !self.budget(resource).admits(now, window, wanted.cost, is_on_floor) {
             block(LimitKind::Primary, None);
         }
         if secondary.is_spaced(weight) && !self.writes.is_granted {
@@ -227,10 +267,11 @@ impl Parts {
         for (capacity, held) in &mut self.capacities {
             let (in_use, max) = secondary.in_use(now, *capacity);
             let usage = held.report(in_use, max, waiting);
-            reported.capacities.push(*capacity);
+            reported.capacities.push((*capacity, floor(max, self.replicas_max)));
             capacities.push(CapacityReport {
                 name: capacity.name(name),
                 max,
+                floor: floor(max, self.replicas_max),
                 counts_for: capacity.counts_for(),
                 usage,
             });
@@ -238,8 +279,11 @@ impl Parts {
         let mut budgets = Vec::new();
         for (resource, budget) in &mut self.budgets {
             let window = windows.iter().find(|(name, _)| name == resource);
-            reported.budgets.push(resource.clone());
-            budgets.push(budget.report(now, resource, window.map(|(_, it)| it), waiting, reserve));
+            let floor_of = |limit| floor(limit, self.replicas_max);
+            let about = (window.map(|(_, it)| it), reserve);
+            let report = budget.report(now, resource, about, waiting, floor_of);
+            reported.budgets.push((resource.clone(), report.floor));
+            budgets.push(report);
         }
         self.reported = Some(reported);
         let in_flight = secondary.spaced_in_flight();
@@ -266,12 +310,12 @@ impl Parts {
         let Some(reported) = self.reported.take() else { return (Vec::new(), false) };
         self.until = sent_at + HELD_FOR;
         let mut is_more = answer.may_write && !self.writes.is_granted;
-        for (capacity, part) in reported.capacities.into_iter().zip(&answer.capacities) {
-            is_more |= self.held(capacity).set(*part);
+        for ((capacity, floor), part) in reported.capacities.into_iter().zip(&answer.capacities) {
+            is_more |= self.held(capacity).set(*part, floor);
         }
-        for (resource, granted) in reported.budgets.iter().zip(&answer.budgets) {
+        for ((resource, floor), granted) in reported.budgets.iter().zip(&answer.budgets) {
             let budget = self.budget(resource);
-            is_more |= budget.held.set(granted.part);
+            is_more |= budget.held.set(granted.part, *floor);
             is_more |= granted.may_probe && !budget.may_probe;
             budget.wants_probe &= !granted.may_probe;
             budget.reset = granted.seen.map_or(budget.reset, |seen| seen.reset);
@@ -283,7 +327,8 @@ impl Parts {
         self.budgets.retain(|(_, budget)| !budget.is_idle());
         // Who still waits for more finds out again.
         self.is_short &= !is_more;
-        (reported.budgets, is_more)
+        let resources = reported.budgets.into_iter().map(|(resource, _)| resource).collect();
+        (resources, is_more)
     }
 
     /// The report under way has no answer.
@@ -291,12 +336,15 @@ impl Parts {
         self.reported = None;
     }
 
-    /// Ends all parts: their time is over.
+    /// True if this replica is cut off, and may use its floors.
+    fn is_on_floor(&self, now: Timestamp) -> bool {
+        self.until <= now && now < self.until + FLOOR_FOR
+    }
+
+    /// Ends all parts whose time is over: all but those of budgets, which end with their windows.
     fn forget(&mut self) {
         self.capacities.iter_mut().for_each(|(_, held)| held.part = Part::default());
-        for (_, budget) in &mut self.budgets {
-            (budget.held.part, budget.may_probe) = (Part::default(), false);
-        }
+        self.budgets.iter_mut().for_each(|(_, budget)| budget.may_probe = false);
         self.writes.is_granted = false;
     }
 
@@ -324,29 +372,32 @@ impl BudgetPart {
         self.held.is_idle() && !self.may_probe && !self.wants_probe
     }
 
-    fn admits(&mut self, now: Timestamp, window: Option<&PrimaryWindow>, cost: u32) -> bool {
+    fn admits(
+        &mut self,
+        now: Timestamp,
+        window: Option<&PrimaryWindow>,
+        cost: u32,
+        is_on_floor: bool,
+    ) -> bool {
         let Some(window) = window.filter(|window| !window.is_unknown(now)) else {
             self.wants_probe |= !self.may_probe;
-            return self.may_probe;
+            return self.may_probe || is_on_floor && cost <= self.held.floor;
         };
-        match window.spent_by_us() {
-            None => true,
-            Some((seen, spent)) => {
-                if !seen.is_of(self.reset) {
-                    self.held.part = Part::default();
-                }
-                self.held.admits(spent, cost)
-            }
+        let Some((seen, spent)) = window.spent_by_us() else { return true };
+        if seen.is_of(self.reset) {
+            return self.held.admits(spent, cost);
         }
+        self.held.part = Part::default();
+        is_on_floor && spent.saturating_add(cost) <= self.held.floor
     }
 
     fn report(
         &mut self,
         now: Timestamp,
         resource: &ResourceName,
-        window: Option<&PrimaryWindow>,
+        (window, reserve): (Option<&PrimaryWindow>, u32),
         waiting: u32,
-        reserve: u32,
+        floor_of: impl Fn(u32) -> u32,
     ) -> BudgetReport {
         self.wants_probe &= waiting > 0;
         let seen = window.and_then(PrimaryWindow::spent_by_us);
@@ -359,6 +410,7 @@ impl BudgetPart {
             seen: seen.map(|(seen, _)| seen),
             is_unmetered: window.is_some_and(PrimaryWindow::is_unmetered),
             reserve,
+            floor: floor_of(max),
             usage: self.held.report(spent, max, waiting),
             in_flight: window.map_or(0, PrimaryWindow::in_flight),
             wants_probe: self.wants_probe,

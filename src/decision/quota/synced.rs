@@ -1,7 +1,6 @@
 //! The ledger among those of other replicas: what it reports, and what it learns.
 
 use super::account::Account;
-use super::parts::Parts;
 use super::{QuotaLedger, place};
 use crate::api::{EndpointId, ResourceName};
 use crate::clock::Timestamp;
@@ -97,9 +96,4 @@ impl Account {
         }
         is_known
     }
-}
-
-/// The parts of an account that no replica has reported on.
-pub(super) fn no_parts(is_shared: bool) -> Option<Box<Parts>> {
-    is_shared.then(Box::default)
 }

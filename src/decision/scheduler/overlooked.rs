@@ -80,7 +80,7 @@ impl Scene {
             limits,
             spacing: Duration::from_secs(1),
             notify_spacing: Duration::from_secs(3),
-            has_replicas: false,
+            replicas_max: None,
         };
         let all = (0..accounts).map(AccountId);
         let pools = [

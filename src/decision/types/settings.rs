@@ -94,8 +94,9 @@ pub struct Settings {
     pub spacing: Duration,
     /// The same for two writes with notifications.
     pub notify_spacing: Duration,
-    /// True if other replicas use the accounts too: a request needs a part of each limit.
-    pub has_replicas: bool,
+    /// Most replicas that use the accounts: a request needs a part of each limit. `None`: this
+    /// gateway is alone.
+    pub replicas_max: Option<NonZeroU32>,
 }
 
 impl Default for Settings {
@@ -111,7 +112,7 @@ impl Default for Settings {
             limits: SecondaryLimits::default(),
             spacing: Duration::ZERO,
             notify_spacing: Duration::ZERO,
-            has_replicas: false,
+            replicas_max: None,
         }
     }
 }

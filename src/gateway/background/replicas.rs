@@ -11,13 +11,14 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock::{Timestamp, timer_now};
 use crate::decision::AccountId;
-use crate::decision::fleet::{Answer, Report};
+use crate::decision::fleet::{Answer, HELD_FOR, Report};
 use crate::gateway::dispatch::dispatcher::Dispatcher;
-use crate::state::{Away, Content, Heard, Message, Replica};
+use crate::state::{Away, Content, Reach, Replica};
 
 /// The distance of the reports on an account in use.
 const REPORTED_EVERY: Duration = Duration::from_millis(250);
@@ -31,7 +32,8 @@ const LATER_BY: Duration = Duration::from_millis(500);
 struct Synced {
     account: AccountId,
     sent_at: Timestamp,
-    answer: Result<Option<Answer>, Away>,
+    took: Duration,
+    answer: Result<(Option<Answer>, u32), Away>,
 }
 
 /// What is known of the reports on one account.
@@ -39,6 +41,8 @@ struct Synced {
 struct Reports {
     last: Option<Instant>,
     is_under_way: bool,
+    /// The end of its parts, unless a report is answered before; `None`: they have ended.
+    held_until: Option<Timestamp>,
     /// The end of the wait after a refusal that the others know of.
     closed_until: Timestamp,
 }
@@ -50,23 +54,24 @@ struct Syncing<C> {
     /// Accounts to be reported on as soon as their distance allows.
     wanted: BTreeSet<AccountId>,
     under_way: FuturesUnordered<BoxFuture<'static, Synced>>,
-    /// The reason for which the records are out of reach, as it was logged.
-    away: Option<String>,
 }
 
 /// Reports while the gateway lives, which `current` returns until then.
-pub async fn keep_syncing<C>(replica: Arc<Replica>, current: C)
-where
+///
+/// `limited` yields the accounts of which another replica has said that the upstream refuses them.
+pub async fn keep_syncing<C>(
+    replica: Arc<Replica>,
+    current: C,
+    mut limited: mpsc::Receiver<String>,
+) where
     C: Fn() -> Option<Arc<Dispatcher>> + Send,
 {
-    let mut news = replica.home().listen();
     let mut syncing = Syncing {
         replica,
         current,
         reports: HashMap::new(),
         wanted: BTreeSet::new(),
         under_way: FuturesUnordered::new(),
-        away: None,
     };
     let mut next = timer_now();
     loop {
@@ -75,7 +80,7 @@ where
         if timer_now() >= next {
             next = timer_now() + REPORTED_EVERY;
             syncing.wanted.extend(admissions.to_report());
-            syncing.note_health();
+            syncing.note_health(&dispatcher);
         }
         syncing.wanted.extend(admissions.take_short());
         let wake = syncing.begin_wanted(&dispatcher).map_or(next, |at| at.min(next));
@@ -84,7 +89,7 @@ where
             () = sleep_until(wake) => {}
             () = admissions.has_short() => {}
             Some(synced) = syncing.under_way.next() => syncing.take(synced),
-            Some(heard) = news.next() => syncing.hear(heard),
+            Some(name) = limited.recv() => syncing.hear(&name),
         }
     }
 }
@@ -122,23 +127,31 @@ impl<C: Fn() -> Option<Arc<Dispatcher>>> Syncing<C> {
         let is_refused = closed_until > reports.closed_until + LATER_BY && closed_until > sent_at;
         let replica = Arc::clone(&self.replica);
         self.under_way.push(Box::pin(async move {
+            let begun = timer_now();
             let answer = replica.home().sync(&name, replica.id(), &report).await;
+            let took = timer_now() - begun;
             if is_refused && answer.is_ok() {
                 // A lost message costs the others no more than the time to their next report.
                 let _ = replica.tell(Content::Limited(name.to_string())).await;
             }
-            let answer = answer.map(|(answer, _)| answer);
-            Synced { account, sent_at, answer }
+            Synced { account, sent_at, took, answer }
         }));
     }
 
     fn take(&mut self, synced: Synced) {
-        let Synced { account, sent_at, answer } = synced;
+        let Synced { account, sent_at, took, answer } = synced;
         let Some(dispatcher) = (self.current)() else { return };
         let reports = self.reports.entry(account).or_default();
         reports.is_under_way = false;
+        let (result, conflicts) = match &answer {
+            Ok((Some(_), conflicts)) => ("answered", *conflicts),
+            Ok((None, conflicts)) => ("late", *conflicts),
+            Err(Away(_)) => ("away", 0),
+        };
+        dispatcher.env().metrics.synced(result, conflicts, took);
         let answer = match answer {
-            Ok(Some(answer)) => {
+            Ok((Some(answer), _)) => {
+                reports.held_until = Some(sent_at + HELD_FOR);
                 let budgets = answer.budgets.iter().map(|budget| budget.closed_for);
                 let closed_for = budgets.fold(answer.cooldown, Duration::max);
                 if !closed_for.is_zero() {
@@ -146,18 +159,12 @@ impl<C: Fn() -> Option<Arc<Dispatcher>>> Syncing<C> {
                 }
                 Some(answer)
             }
-            Ok(None) | Err(Away(_)) => None,
+            Ok((None, _)) | Err(Away(_)) => None,
         };
         dispatcher.admissions().reported(sent_at, account, answer.as_ref());
     }
 
-    fn hear(&mut self, heard: Heard) {
-        let Heard::Message(Message { from, content: Content::Limited(name) }) = heard else {
-            return;
-        };
-        if from == self.replica.id() {
-            return;
-        }
+    fn hear(&mut self, name: &str) {
         let Some(dispatcher) = (self.current)() else { return };
         let config = &dispatcher.env().config;
         if let Some(index) = config.accounts.iter().position(|account| *account.name == *name) {
@@ -166,21 +173,32 @@ impl<C: Fn() -> Option<Arc<Dispatcher>>> Syncing<C> {
     }
 
     /// Logs when the records go out of reach, and when they are back.
-    fn note_health(&mut self) {
-        let away = self.replica.home().away();
-        match (&self.away, &away) {
-            (None, Some(reason)) => {
-                tracing::warn!(
+    fn note_health(&mut self, dispatcher: &Dispatcher) {
+        let (now, metrics) = (dispatcher.env().clock.now(), &dispatcher.env().metrics);
+        if let Some(before) = self.replica.look(now) {
+            match self.replica.reach() {
+                Reach::In if before == Reach::In => {}
+                Reach::In => tracing::info!("Redis is in reach: the replicas share their limits"),
+                Reach::Never(reason) | Reach::Out(_, reason) => tracing::warn!(
                     reason,
-                    "Redis is out of reach: this replica goes on with its parts of the limits, for ten seconds"
-                );
+                    "Redis is out of reach: this replica goes on with its parts of the limits"
+                ),
             }
-            (Some(_), None) => {
-                tracing::info!("Redis is in reach: the replicas share their limits");
-            }
-            _ => {}
         }
-        self.away = away;
+        let mut lost = 0;
+        for reports in self.reports.values_mut() {
+            if reports.held_until.is_some_and(|until| until <= now) {
+                reports.held_until = None;
+                lost += 1;
+            }
+        }
+        metrics.leases_lost(lost);
+        if lost > 0 && self.replica.reach() != Reach::In {
+            tracing::warn!(
+                accounts = lost,
+                "parts of limits have ended without Redis: only floors are left of them"
+            );
+        }
     }
 }
 

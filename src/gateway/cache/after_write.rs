@@ -3,18 +3,27 @@
 //! `api/invalidation/write_effects.rs` and `api/invalidation/events/mod.rs` know the effects of
 //! writes and events. `decision/cache/settling.rs` decides how long entries stay invalidated.
 
+use std::time::Duration;
+
 use http::{Method, header};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use tokio::time::timeout;
 
 use crate::api::{Invalidation, any_node, node_path, stale_after_write, stale_by_milestone};
 use crate::clock::Timestamp;
 
 use crate::gateway::address::path_of;
+use crate::gateway::cache::invalidation::purge::{Prefix, Purged};
 use crate::gateway::cache::read_cache::ReadCache;
 use crate::gateway::dispatch::answer::{AnswerBody, UpstreamAnswer};
 use crate::gateway::dispatch::job::Job;
 use crate::gateway::http::media_type::is_json;
+use crate::state::Change;
+
+/// The longest time for which the answer to a write waits for the other replicas. Ours: a failover of
+/// Redis takes less.
+const TOLD_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
 struct WrittenResource {
@@ -58,8 +67,10 @@ impl ReadCache {
                 .and_then(|reference| self.env.urls.named_path(&job.request.target, reference))
             {
                 // The path may be new: until now, lookups there and below may have found nothing.
-                Some(path) if is_done && is_deep(&path) => self.store.log.changed_below(&path, now),
-                Some(path) => self.store.log.changed(&path, now),
+                Some(path) if is_done && is_deep(&path) => {
+                    self.invalidate_paths(&[Invalidation::Below(path)], now);
+                }
+                Some(path) => self.invalidate_paths(&[Invalidation::Exactly(path)], now),
                 None => {}
             }
         }
@@ -78,7 +89,7 @@ impl ReadCache {
         };
         let node = written.node_id.as_deref().and_then(node_path);
         if let Some(path) = &node {
-            self.store.log.changed(path, now);
+            self.invalidate_paths(&[Invalidation::Exactly(path.clone())], now);
         }
         let target_path = path_of(target);
         let other = written.url.as_ref().and_then(|url| self.env.urls.named_path(target, url));
@@ -96,8 +107,40 @@ impl ReadCache {
         if node.is_some() && is_of_target { Names::Nodes } else { Names::Paths }
     }
 
+    /// Invalidates here, and lets the other replicas know.
     pub fn invalidate_paths(&self, stale: &[Invalidation], now: Timestamp) {
         self.store.log.note(stale, now);
+        let Some(replica) = &self.env.replica else { return };
+        for stale in stale {
+            replica.changes.note(match stale {
+                Invalidation::Exactly(path) => Change::Exactly(path.to_string()),
+                Invalidation::Below(path) => Change::Below(path.to_string()),
+                Invalidation::Everything => Change::Below("/".to_owned()),
+            });
+        }
+    }
+
+    /// Removes all stored answers under a prefix, here and in the other replicas.
+    pub fn purge(&self, prefix: &Prefix, now: Timestamp) -> Purged {
+        if let Some(replica) = &self.env.replica {
+            replica.changes.note(Change::Purged(prefix.as_str().to_owned()));
+        }
+        self.store.purge(prefix, now)
+    }
+
+    /// Waits until all replicas have noted what was invalidated here.
+    pub async fn all_told(&self) {
+        let Some(replica) = &self.env.replica else { return };
+        if timeout(TOLD_WITHIN, replica.changes.all_told()).await.is_err() {
+            tracing::warn!(
+                "Redis went out of reach during a write: other replicas may serve what it changed, at most for the lifetimes in the config"
+            );
+        }
+    }
+
+    /// True if another replica may have invalidated what this one has stored.
+    pub fn is_out_of_touch(&self, now: Timestamp) -> bool {
+        self.env.replica.as_ref().is_some_and(|replica| replica.is_out_of_touch(now))
     }
 }
 

@@ -120,6 +120,19 @@ impl ReadCache {
         found: Option<&Entry>,
         requested_at: Timestamp,
     ) -> Trust {
+        if self.is_out_of_touch(self.env.clock.now()) {
+            return Trust::Invalidated;
+        }
+        self.known_trust(cache_request, found, requested_at)
+    }
+
+    /// The same by what is known here, which may not be all.
+    pub(super) fn known_trust(
+        &self,
+        cache_request: &CacheRequest,
+        found: Option<&Entry>,
+        requested_at: Timestamp,
+    ) -> Trust {
         match &cache_request.query {
             Some(query) => self.trust_in_query(cache_request, query, found, requested_at),
             None => self.store.trust(path_of(&cache_request.job.request.target), requested_at),

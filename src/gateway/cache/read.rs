@@ -368,7 +368,8 @@ impl ReadCache {
                 // A stored failure is no better than this one.
                 && !entry.status().is_server_error()
                 // An entry from before a write would hide the client's own write.
-                && self.trust(cache_request, Some(entry), entry.requested_at()) != Trust::Invalidated
+                && self.known_trust(cache_request, Some(entry), entry.requested_at())
+                    != Trust::Invalidated
         };
         Some(ReadAnswer::Entry(entry.filter(may_serve)?, outcome))
     }
@@ -389,7 +390,12 @@ impl ReadCache {
         let (key, entry) = self.store.find(&address, to_upstream);
         let may_be_served = |entry: &Arc<Entry>| {
             let directives = RequestDirectives::of(request_headers, self.env.mode);
-            let trust = |entry: &Entry| self.store.trust(&valid.path, entry.requested_at());
+            let trust = |entry: &Entry| {
+                if self.is_out_of_touch(now) {
+                    return Trust::Invalidated;
+                }
+                self.store.trust(&valid.path, entry.requested_at())
+            };
             self.may_serve(entry, &directives, &valid.path, now, trust)
         };
         if let Some(entry) = entry.as_ref().filter(|entry| may_be_served(entry)) {

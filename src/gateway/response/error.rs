@@ -42,6 +42,7 @@ pub fn render_error(error: &GatewayError, origin: &Origin, now: Timestamp) -> Re
         | GatewayError::Draining
         | GatewayError::DeliveriesFull
         | GatewayError::NotKept
+        | GatewayError::StateAway
         | GatewayError::MayBeKept
         | GatewayError::NotReadable
         | GatewayError::TokenUnavailable(_) => {

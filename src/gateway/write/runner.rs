@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use crate::clock::Timestamp;
 use crate::decision::LimitKind;
 use crate::decision::writes::run::{FinishedRun, Next, RunEnd};
+use crate::state::TOUCH;
 use crate::writes::record::{Reason, Response, Unreadable};
 use crate::writes::{Progress, Write, WriteId, WriteState};
 
@@ -219,6 +220,11 @@ impl Writes {
         let _memory = if is_uncounted { queue.carry(write.body.len()).await } else { None };
         let attempts_before = progress.attempts;
         loop {
+            let now = self.env.clock.now();
+            if self.cache.is_out_of_touch(now) {
+                // The other replicas could not hear of it.
+                return RunOutcome::Paused(now + TOUCH);
+            }
             let answered = self.perform_in_turn(&job, &request_progress).await;
             let progress = match self.progress_after(queue, number, &answered) {
                 Ok(progress) => progress,

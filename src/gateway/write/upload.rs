@@ -103,6 +103,7 @@ impl Writes {
         body: SpooledBody,
     ) -> Result<UpstreamAnswer, GatewayError> {
         self.wait_for_turn(&mut turn, &job, &request_progress).await?;
+        self.in_touch(&job).await?;
         let answer = {
             let mut invalidation = InvalidationGuard::new(&self.cache, &job, &request_progress);
             let now = || self.env.clock.now();
@@ -135,6 +136,7 @@ impl Writes {
             }
         };
         drop(turn);
+        self.cache.all_told().await;
         answer
     }
 

@@ -142,14 +142,36 @@ impl Writes {
         request_progress: RequestProgress,
     ) -> Result<UpstreamAnswer, GatewayError> {
         self.wait_for_turn(&mut turn, &job, &request_progress).await?;
+        self.in_touch(&job).await?;
         let answer = self.perform_in_turn(&job, &request_progress).await;
         // Invalidation precedes the next write of the lane and this write's answer.
         drop(turn);
         answer
     }
 
-    /// Performs a write after its turn has come. It invalidates stored answers in every outcome.
+    /// Waits until the other replicas can hear of this write.
+    pub(super) async fn in_touch(&self, job: &Job) -> Result<(), GatewayError> {
+        let Some(replica) = &self.env.replica else { return Ok(()) };
+        tokio::select! {
+            biased;
+            () = replica.in_touch(|| self.env.clock.now()) => Ok(()),
+            () = self.env.wait_until(job.deadline) => Err(GatewayError::StateAway),
+        }
+    }
+
+    /// Performs a write after its turn has come. It invalidates stored answers in every outcome, in
+    /// all replicas.
     pub async fn perform_in_turn(
+        &self,
+        job: &Job,
+        request_progress: &RequestProgress,
+    ) -> Result<UpstreamAnswer, GatewayError> {
+        let answer = self.perform_here(job, request_progress).await;
+        self.cache.all_told().await;
+        answer
+    }
+
+    async fn perform_here(
         &self,
         job: &Job,
         request_progress: &RequestProgress,

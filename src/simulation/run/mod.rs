@@ -28,13 +28,13 @@ use super::{Unplayable, Workload, trace};
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::decision::retry::{Patience, Policy};
-use crate::decision::{AccountId, Admission, QuotaLedger, Settings};
+use crate::decision::{AccountId, Admission, QuotaLedger};
 use crate::emulator::BudgetWindow;
 use crate::random::Rng;
 use exchanges::Exchange;
 use jobs::Job;
 use narration::EventLog;
-use replicas::{Replica, Shared};
+use replicas::{Replica, Shared, replica_settings};
 
 /// Body in place of an unrecorded one: a GraphQL query, which is invalid on other routes.
 const UNRECORDED_BODY: &[u8] = b"{\"query\":\"{ viewer { login } }\"}";
@@ -130,7 +130,7 @@ impl<'p> Run<'p> {
         let clients = plan.clients.iter().map(|client| client.name.to_string());
         let clients = clients.map(|name| ClientReport { name, ..ClientReport::default() });
         let count = plan.replicas.count.get();
-        let settings = Settings { has_replicas: count > 1, ..plan.settings.clone() };
+        let settings = replica_settings(plan);
         let mut run = Self {
             plan,
             now: BEGINNING,

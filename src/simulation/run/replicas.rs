@@ -12,7 +12,7 @@ use crate::decision::cache::key::CacheKey;
 use crate::decision::fleet::{Answer, Record, ReplicaId, Report};
 use crate::decision::writes::lanes::{LaneTicket, Lanes};
 use crate::decision::{AccountId, Admission, Settings, Ticket};
-use crate::simulation::plan::{BEGINNING, LoadBalance, ReplicaFault, Replicas};
+use crate::simulation::plan::{BEGINNING, LoadBalance, Plan, ReplicaFault, Replicas};
 use crate::simulation::store::Store;
 
 /// The distance of the reports of one replica about one account.
@@ -96,6 +96,13 @@ impl Replica {
     }
 }
 
+/// The settings of each replica.
+pub(super) fn replica_settings(plan: &Plan) -> Settings {
+    let count = plan.replicas.count;
+    let replicas_max = (count.get() > 1).then_some(count);
+    Settings { replicas_max, ..plan.settings.clone() }
+}
+
 impl Run<'_> {
     /// The replica to which the load balancer sends a request of a bot.
     pub(super) fn replica_for(&mut self, bot: Option<usize>) -> usize {
@@ -177,7 +184,7 @@ impl Run<'_> {
             self.end(id, |report| report.failed += 1);
         }
         let id = self.number();
-        let settings = Settings { has_replicas: true, ..self.plan.settings.clone() };
+        let settings = replica_settings(self.plan);
         self.replicas[replica] = Replica::new(id, settings);
     }
 

@@ -1,5 +1,5 @@
-//! The messages of other replicas. A connection that says nothing is asked, because one that was
-//! cut looks like a quiet one.
+//! The messages of other replicas. Each replica says every quarter of a second that it is there, so
+//! a connection without messages is a lost one.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,10 +13,12 @@ use tokio::time::{sleep, timeout};
 use super::connection::Connection;
 use crate::state::message::{Heard, News};
 
-/// The distance of questions to a connection. Ours: a lost message costs a quarter of a second.
-const ASKED_EVERY: Duration = Duration::from_millis(250);
-/// The pause after a failed attempt.
-const PAUSE: Duration = Duration::from_millis(100);
+/// A connection that is silent for longer is lost. Ours: three messages of this replica alone.
+const SILENT_FOR: Duration = Duration::from_millis(750);
+/// Messages that wait for this replica. With more of them it begins anew. Ours: minutes of them.
+const HEARD_MAX: usize = 10_000;
+/// The pause after a failed attempt, or a lost connection.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The channel of all messages.
 pub(super) fn channel(prefix: &str) -> String {
@@ -25,7 +27,7 @@ pub(super) fn channel(prefix: &str) -> String {
 
 /// Begins to listen.
 pub(super) fn begin(connection: &Arc<Connection>, prefix: &str) -> News {
-    let (sender, receiver) = mpsc::unbounded_channel();
+    let (sender, receiver) = mpsc::channel(HEARD_MAX);
     tokio::spawn(keep_listening(Arc::downgrade(connection), channel(prefix), sender));
     News(receiver)
 }
@@ -33,15 +35,15 @@ pub(super) fn begin(connection: &Arc<Connection>, prefix: &str) -> News {
 async fn keep_listening(
     connection: Weak<Connection>,
     channel: String,
-    sender: mpsc::UnboundedSender<Heard>,
+    sender: mpsc::Sender<Heard>,
 ) {
     while !sender.is_closed() {
         let Some(connection) = connection.upgrade() else { return };
         let opened = connection.open_for_messages().await;
         drop(connection);
         if let Ok(mut opened) = opened
-            && matches!(timeout(ASKED_EVERY * 4, opened.subscribe(&channel)).await, Ok(Ok(())))
-            && sender.send(Heard::Gap).is_ok()
+            && matches!(timeout(SILENT_FOR, opened.subscribe(&channel)).await, Ok(Ok(())))
+            && sender.send(Heard::Gap).await.is_ok()
         {
             listen(opened, &sender).await;
         }
@@ -50,31 +52,16 @@ async fn keep_listening(
 }
 
 /// Passes messages on until the connection is lost.
-async fn listen(opened: PubSub, sender: &mpsc::UnboundedSender<Heard>) {
-    let (mut asking, mut messages) = opened.split();
-    loop {
-        match timeout(ASKED_EVERY, messages.next()).await {
-            Ok(Some(message)) => {
-                if let Some(heard) = read(&message)
-                    && sender.send(heard).is_err()
-                {
-                    return;
-                }
-            }
-            Ok(None) => return,
-            Err(_) if sender.is_closed() => return,
-            Err(_) => {
-                let asked = timeout(ASKED_EVERY, asking.ping::<redis::Value>()).await;
-                if !matches!(asked, Ok(Ok(_))) {
-                    return;
-                }
-            }
+async fn listen(opened: PubSub, sender: &mpsc::Sender<Heard>) {
+    let mut messages = opened.into_on_message();
+    while let Ok(Some(message)) = timeout(SILENT_FOR, messages.next()).await {
+        if sender.try_send(read(&message)).is_err() {
+            return;
         }
     }
 }
 
 /// Reads a message. One of another version counts as lost.
-fn read(message: &Msg) -> Option<Heard> {
-    let text = message.get_payload_bytes();
-    Some(serde_json::from_slice(text).map_or(Heard::Gap, Heard::Message))
+fn read(message: &Msg) -> Heard {
+    serde_json::from_slice(message.get_payload_bytes()).map_or(Heard::Gap, Heard::Message)
 }

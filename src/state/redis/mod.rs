@@ -8,8 +8,6 @@ mod check;
 mod connection;
 mod listening;
 #[cfg(test)]
-pub(crate) mod server;
-#[cfg(test)]
 mod tests;
 
 use std::sync::{Arc};

@@ -1,30 +1,31 @@
 //! Redis alone: faults of the server, and servers that will not do.
 
-use super::server::TestServer;
 use super::*;
+use crate::state::conformance::settings;
+use crate::state::redis_server::RedisServer;
 
 #[tokio::test]
 async fn a_server_that_evicts_state_is_refused() {
-    let server = TestServer::start(&["--maxmemory-policy", "allkeys-lru"]);
-    let fault = RedisHome::examine(&server.settings("evicts")).await.unwrap_err();
+    let server = RedisServer::start(&["--maxmemory-policy", "allkeys-lru"]);
+    let fault = RedisHome::examine(&settings(&server, "evicts")).await.unwrap_err();
     assert_eq!(
         fault.to_string(),
         "maxmemory-policy is \"allkeys-lru\", which removes shared state when memory runs out: set \"noeviction\" or \"volatile-lru\""
     );
-    let server = TestServer::start(&["--maxmemory-policy", "volatile-lru"]);
-    RedisHome::examine(&server.settings("keeps")).await.unwrap();
+    let server = RedisServer::start(&["--maxmemory-policy", "volatile-lru"]);
+    RedisHome::examine(&settings(&server, "keeps")).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_read_only_replica_of_redis_is_no_home() {
-    let server = TestServer::start(&["--replicaof", "127.0.0.1 1"]);
-    let fault = RedisHome::examine(&server.settings("replica")).await.unwrap_err();
+    let server = RedisServer::start(&["--replicaof", "127.0.0.1 1"]);
+    let fault = RedisHome::examine(&settings(&server, "replica")).await.unwrap_err();
     assert_eq!(fault.to_string(), "the server is a read-only replica of another");
 }
 
 #[tokio::test]
 async fn a_wrong_password_is_said() {
-    let server = TestServer::start(&["--requirepass", "right"]);
-    let fault = RedisHome::examine(&server.settings("password")).await.unwrap_err();
+    let server = RedisServer::start(&["--requirepass", "right"]);
+    let fault = RedisHome::examine(&settings(&server, "password")).await.unwrap_err();
     assert!(fault.to_string().contains("Authentication required"), "{fault}");
 }

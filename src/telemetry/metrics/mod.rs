@@ -8,6 +8,8 @@
 //! lock. It allocates nothing once its label set exists. Left out: the names (`names`), and the
 //! listener (`admin`).
 
+mod replicas;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::path::Path;
@@ -34,6 +36,7 @@ use super::outcome::Outcome;
 use super::series::{SERIES_MAX, Series};
 use super::tally::{ClientFigures, Tally};
 use crate::clock::Timestamp;
+use replicas::ReplicaFigures;
 
 /// Media type of [`Metrics::encode`]. Prometheus reads it since version 2.5; plain Prometheus text
 /// would lose the counters' types.
@@ -118,6 +121,7 @@ struct Counts {
     webhook_deliveries: Count<WebhookLabels>,
     invariant_broken: Count<InvariantLabels>,
     issuer_tokens: Count<IssuerTokenLabels>,
+    replicas: ReplicaFigures,
 }
 
 /// Gauges, set for each scrape.
@@ -495,6 +499,7 @@ impl Counts {
             webhook_deliveries: counts(registry, Metric::WebhookDeliveriesTotal),
             invariant_broken: counts(registry, Metric::InvariantBrokenTotal),
             issuer_tokens: counts(registry, Metric::IssuerTokensTotal),
+            replicas: ReplicaFigures::registered(registry),
         }
     }
 }

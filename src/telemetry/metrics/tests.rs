@@ -35,6 +35,9 @@ fn everything_once() -> Metrics {
     metrics.evicted(3);
     metrics.spool_evicted();
     metrics.background_revalidation();
+    metrics.synced("answered", 2, Duration::from_millis(1));
+    metrics.leases_lost(3);
+    metrics.set_redis_up(true);
     metrics.predicted("/repos/{owner}/{repo}", "confirmed");
     metrics.webhook("push", "accepted");
     metrics.invariant_broken("lease_settled_twice", 1);
@@ -97,6 +100,11 @@ fn every_metric_of_the_contract_has_exactly_its_name_and_labels() {
         "weir_spool_bytes 900",
         "weir_spool_evictions_total 1",
         "weir_background_revalidations_total 1",
+        r#"weir_replica_syncs_total{result="answered"} 1"#,
+        "weir_replica_sync_conflicts_total 2",
+        "weir_replica_sync_seconds_count 1",
+        "weir_replica_leases_lost_total 3",
+        "weir_redis_up 1",
         r#"weir_predicted_etags_total{endpoint="/repos/{owner}/{repo}",outcome="confirmed"} 1"#,
         r#"weir_token_healthy{account="bot",token="0"} 1"#,
         r#"weir_certificate_days_left{listener="listen.https",certificate="/etc/weir/tls.crt"} -0.5"#,

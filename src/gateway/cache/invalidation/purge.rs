@@ -38,6 +38,11 @@ impl Prefix {
         text.starts_with('/').then(|| Self(text.into()))
     }
 
+    /// Returns its text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// True if the path, with or without a query, begins with the prefix.
     pub fn begins(&self, path_and_query: &str) -> bool {
         let begins = |text: &[u8], prefix: &[u8]| {

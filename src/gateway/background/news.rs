@@ -1,0 +1,126 @@
+//! What the replicas say to each other: that they are there, which accounts the upstream refuses,
+//! and what has changed.
+//!
+//! A change is noted by all before the client that made it has its answer. A replica that has not
+//! heard itself for a second serves nothing without the upstream, because it may have missed a
+//! change. Nobody waits for such a one any longer.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+
+use crate::clock::{Timestamp, timer_now};
+use crate::gateway::assembly::Gateway;
+use crate::gateway::cache::invalidation::purge::Prefix;
+use crate::state::{Change, Content, Heard, Message, Replica, TOUCH};
+
+/// The distance of the messages that this replica is there.
+const HERE_EVERY: Duration = Duration::from_millis(250);
+/// The longest wait for the others to note a change. One that has not heard it by then relies on
+/// nothing that it has heard.
+const NOTED_WITHIN: Duration = TOUCH.saturating_add(Duration::from_millis(250));
+/// The distance of attempts to say what has changed.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Messages of its own that a replica may not have heard yet.
+const UNHEARD_MAX: usize = 16;
+
+/// Says that this replica is there, and hears the others, while `current` returns a gateway.
+pub async fn keep_hearing(
+    replica: Arc<Replica>,
+    current: impl Fn() -> Option<Arc<Gateway>> + Send,
+    limited: mpsc::Sender<String>,
+) {
+    let mut news = replica.home().listen();
+    let mut ticks = interval(HERE_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut number = 0;
+    // Numbers and times of the messages of this replica that it has not heard yet.
+    let mut unheard = VecDeque::<(u64, Timestamp)>::new();
+    loop {
+        let heard = tokio::select! {
+            heard = news.next() => heard,
+            _ = ticks.tick() => {
+                let Some(gateway) = current() else { return };
+                number += 1;
+                unheard.truncate(UNHEARD_MAX - 1);
+                unheard.push_front((number, gateway.env.clock.now()));
+                let (replica, number) = (Arc::clone(&replica), number);
+                // Not awaited: what the others say must not wait for it.
+                tokio::spawn(async move { replica.tell(Content::Here(number)).await });
+                continue;
+            }
+        };
+        let (Some(heard), Some(gateway)) = (heard, current()) else { return };
+        match heard {
+            Heard::Gap => {
+                unheard.clear();
+                // Anything may have changed meanwhile.
+                gateway.cache.store().log.changed_below("/", gateway.env.clock.now());
+            }
+            Heard::Message(Message { from, content }) => {
+                let is_own = from == replica.id();
+                match content {
+                    Content::Here(heard) => {
+                        replica.peers.heard(from, timer_now());
+                        let sent = unheard.iter().find(|(sent, _)| is_own && *sent == heard);
+                        if let Some((_, sent_at)) = sent {
+                            replica.touch(*sent_at);
+                        }
+                    }
+                    Content::Gone => replica.peers.left(from),
+                    Content::Limited(name) if !is_own => _ = limited.try_send(name),
+                    Content::Limited(_) => {}
+                    Content::Changed(number, changes) if is_own => {
+                        drop(changes);
+                        replica.peers.noted(from, number, timer_now());
+                    }
+                    Content::Changed(number, changes) => {
+                        note(&gateway, changes);
+                        let replica = Arc::clone(&replica);
+                        let noted = Content::Noted(from, number);
+                        tokio::spawn(async move { replica.tell(noted).await });
+                    }
+                    Content::Noted(of, number) if of == replica.id() => {
+                        replica.peers.noted(from, number, timer_now());
+                    }
+                    Content::Noted(..) => {}
+                }
+            }
+        }
+    }
+}
+
+/// Notes changes that another replica has noted.
+fn note(gateway: &Gateway, changes: Vec<Change>) {
+    let (store, now) = (gateway.cache.store(), gateway.env.clock.now());
+    for change in changes {
+        match change {
+            Change::Exactly(path) => store.log.changed(&path, now),
+            Change::Below(path) => store.log.changed_below(&path, now),
+            Change::Purged(prefix) => {
+                if let Some(prefix) = Prefix::new(&prefix) {
+                    store.purge(&prefix, now);
+                    gateway.responder.compressed_forms().forget();
+                }
+            }
+        }
+    }
+}
+
+/// Says what has changed here, until all have noted it.
+pub async fn keep_telling(replica: Arc<Replica>) {
+    for number in 1.. {
+        let (changes, count) = replica.changes.next().await;
+        let content = Content::Changed(number, changes);
+        // Never given up: whoever made the change has no answer before.
+        while replica.tell(content.clone()).await.is_err() {
+            sleep(PAUSE).await;
+        }
+        let noted = replica.peers.all_noted(replica.id(), number);
+        let _ = timeout(NOTED_WITHIN, noted).await;
+        replica.changes.told(count);
+    }
+}

@@ -1,0 +1,113 @@
+//! The changes that this replica has noted and the others are still to hear of.
+//!
+//! Whoever notes one waits until all replicas have noted it too ([`Changes::all_told`]), before it
+//! answers its client. Changes of the same moment go in one message.
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Notify, watch};
+
+/// Changes in one message. More of them count as a change of everything. Ours: a webhook delivery
+/// changes a dozen paths.
+const CHANGES_MAX: usize = 1_000;
+
+/// A change that invalidates stored answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// Of a path, with any query.
+    Exactly(String),
+    /// Of a path and all below it.
+    Below(String),
+    /// An operator's purge of a prefix.
+    Purged(String),
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Changes {
+    pending: Mutex<Pending>,
+    grown: Notify,
+    told: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Pending {
+    changes: Vec<Change>,
+    /// The number of all changes so far.
+    count: u64,
+}
+
+impl Changes {
+    /// Notes a change.
+    pub fn note(&self, change: Change) {
+        let mut pending = self.pending.lock();
+        pending.count += 1;
+        if pending.changes.len() < CHANGES_MAX {
+            pending.changes.push(change);
+        } else {
+            pending.changes = vec![Change::Below("/".to_owned())];
+        }
+        drop(pending);
+        self.grown.notify_one();
+    }
+
+    /// Waits for changes, and takes them with the number of all so far.
+    pub async fn next(&self) -> (Vec<Change>, u64) {
+        loop {
+            let grown = self.grown.notified();
+            {
+                let mut pending = self.pending.lock();
+                if !pending.changes.is_empty() {
+                    return (std::mem::take(&mut pending.changes), pending.count);
+                }
+            }
+            grown.await;
+        }
+    }
+
+    /// All changes up to this number have been noted by all replicas.
+    pub fn told(&self, count: u64) {
+        self.told.send_replace(count);
+    }
+
+    /// Waits until all changes that were noted here so far have been noted by all replicas.
+    pub async fn all_told(&self) {
+        let count = self.pending.lock().count;
+        // The sender lives as long as this.
+        let _ = self.told.subscribe().wait_for(|told| *told >= count).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_change_is_told_after_the_message_that_has_it() {
+        let changes = Changes::default();
+        assert_eq!(changes.all_told().now_or_never(), Some(()), "there is none");
+        changes.note(Change::Exactly("/a".to_owned()));
+        let (first, count) = changes.next().await;
+        assert_eq!((first.len(), count), (1, 1));
+        changes.note(Change::Below("/b".to_owned()));
+        changes.told(count);
+        assert_eq!(changes.all_told().now_or_never(), None, "the second one is not");
+        let (_, count) = changes.next().await;
+        changes.told(count);
+        assert_eq!(changes.all_told().now_or_never(), Some(()));
+    }
+
+    #[tokio::test]
+    async fn very_many_changes_are_one_of_everything() {
+        let changes = Changes::default();
+        for number in 0..=CHANGES_MAX {
+            changes.note(Change::Exactly(format!("/{number}")));
+        }
+        let (all, count) = changes.next().await;
+        assert_eq!(all, [Change::Below("/".to_owned())]);
+        assert_eq!(count, 1_001);
+    }
+}

@@ -1,0 +1,61 @@
+//! What the replicas of the gateway share, in figures.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use super::{Count, Metrics, counts, single};
+use crate::telemetry::labels::ResultLabels;
+use crate::telemetry::names::Metric;
+
+/// Upper bounds in seconds: Redis answers in a millisecond, and is given up after 50 ms.
+const SYNC_BUCKETS_S: [f64; 9] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25];
+
+/// See the module.
+pub(super) struct ReplicaFigures {
+    syncs: Count<ResultLabels>,
+    conflicts: Counter,
+    sync_duration: Histogram,
+    leases_lost: Counter,
+    is_up: Gauge<u64, AtomicU64>,
+}
+
+impl ReplicaFigures {
+    pub fn registered(registry: &mut Registry) -> Self {
+        let sync_duration = Histogram::new(SYNC_BUCKETS_S);
+        let name = Metric::ReplicaSyncSeconds;
+        registry.register(name.registered_name(), name.help(), sync_duration.clone());
+        Self {
+            syncs: counts(registry, Metric::ReplicaSyncsTotal),
+            conflicts: single(registry, Metric::ReplicaSyncConflictsTotal),
+            sync_duration,
+            leases_lost: single(registry, Metric::ReplicaLeasesLostTotal),
+            is_up: single(registry, Metric::RedisUp),
+        }
+    }
+}
+
+impl Metrics {
+    /// Counts a report to the shared record of an account. `result` comes from a closed set:
+    /// `answered`, `late` or `away`.
+    pub fn synced(&self, result: &'static str, conflicts: u32, took: Duration) {
+        let figures = &self.counts.replicas;
+        figures.syncs.of(&ResultLabels { result }).inc();
+        figures.conflicts.inc_by(conflicts.into());
+        figures.sync_duration.observe(took.as_secs_f64());
+    }
+
+    /// Counts accounts whose parts have ended for want of an answer.
+    pub fn leases_lost(&self, accounts: u64) {
+        self.counts.replicas.leases_lost.inc_by(accounts);
+    }
+
+    /// Sets whether the shared state is in reach.
+    pub fn set_redis_up(&self, is_up: bool) {
+        self.counts.replicas.is_up.set(is_up.into());
+    }
+}

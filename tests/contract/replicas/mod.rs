@@ -1,0 +1,66 @@
+//! Several gateways that share a real Redis, in front of one emulator.
+
+mod faults;
+mod freshness;
+mod limits;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::Method;
+
+use weir::gateway::{Current, Listening};
+
+use crate::support::redis_server::RedisServer;
+use crate::support::setup::gateway_by;
+use crate::support::{Reply, Setup, World, eventually};
+
+/// Replicas with one config.
+struct Replicas {
+    /// `None`: a test has taken it.
+    redis: Option<RedisServer>,
+    world: World,
+    others: Vec<(Arc<Current>, Listening)>,
+}
+
+impl Replicas {
+    /// Starts a Redis, and this many gateways that are in touch with it.
+    async fn start(setup: Setup, count: usize) -> Self {
+        Self::start_with(setup, count, &[]).await
+    }
+
+    /// The same with arguments of the redis-server.
+    async fn start_with(setup: Setup, count: usize, arguments: &[&str]) -> Self {
+        let redis = RedisServer::start(arguments);
+        let state = format!("[state]\nredis = \"{}\"\nreplicas_max = {count}", redis.url());
+        let world = setup.config(&state).start().await;
+        let others = (1..count).map(|_| gateway_by(&world.text, &world.clock)).collect();
+        let replicas = Self { redis: Some(redis), world, others };
+        eventually(|| replicas.all().all(|current| !is_away(current))).await;
+        replicas
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<Current>> {
+        std::iter::once(&self.world.current).chain(self.others.iter().map(|(current, _)| current))
+    }
+
+    fn address(&self, replica: usize) -> SocketAddr {
+        match replica.checked_sub(1) {
+            None => self.world.address,
+            Some(other) => self.others[other].1.addresses[0],
+        }
+    }
+
+    /// A GET by the client `ci` through one of them.
+    async fn get(&self, replica: usize, path: &str) -> Reply {
+        self.send(replica, Method::GET, path, "").await
+    }
+
+    async fn send(&self, replica: usize, method: Method, path: &str, body: &str) -> Reply {
+        self.world.send_to(self.address(replica), method, path, &[], body).await
+    }
+}
+
+fn is_away(current: &Current) -> bool {
+    current.gateway().env.replica.as_ref().is_none_or(|replica| replica.home().away().is_some())
+}

@@ -1,0 +1,144 @@
+//! A redis-server of a test, on a free port of loopback, with its data in a temporary folder. Unit
+//! tests have this file too (`src/state/`).
+#![allow(dead_code, reason = "each suite uses a part of it")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// See the module. Ends with the value.
+pub struct RedisServer {
+    process: Child,
+    port: u16,
+    arguments: Vec<String>,
+    folder: TempDir,
+}
+
+impl RedisServer {
+    /// Starts a server with further arguments, and waits until it answers.
+    pub fn start(arguments: &[&str]) -> Self {
+        // Another process may take the port in between.
+        (0..5).find_map(|_| Self::try_start(arguments)).expect("a redis-server that answers")
+    }
+
+    fn try_start(arguments: &[&str]) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let arguments: Vec<_> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let process = spawn(port, &folder, &arguments);
+        let mut server = Self { process, port, arguments, folder };
+        server.is_up().then_some(server)
+    }
+
+    /// Address for a config.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Ends the server at once, as a crash does.
+    pub fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Starts it again on its port with the data on its disk, if any.
+    pub fn revive(&mut self) {
+        self.process = spawn(self.port, &self.folder, &self.arguments);
+        assert!(self.is_up(), "redis-server does not start again");
+    }
+
+    /// Stops the process without its end.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// The opposite.
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Runs a command, such as `FLUSHALL`, and returns the first line of its answer.
+    pub fn run(&self, command: &str) -> String {
+        self.connect().run(command)
+    }
+
+    /// Opens a connection for several commands.
+    pub fn connect(&self) -> RedisConnection {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        RedisConnection(BufReader::new(stream))
+    }
+
+    /// The folder of its data.
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.unwrap(), signal).unwrap();
+    }
+
+    fn is_up(&mut self) -> bool {
+        loop {
+            if self.answers() {
+                return true;
+            }
+            if self.process.try_wait().unwrap().is_some() {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn answers(&self) -> bool {
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else { return false };
+        let mut answer = [0; 5];
+        stream.write_all(b"PING\r\n").is_ok()
+            && stream.read_exact(&mut answer).is_ok()
+            && (&answer == b"+PONG" || &answer == b"-NOAU")
+    }
+}
+
+/// An open connection.
+pub struct RedisConnection(BufReader<TcpStream>);
+
+impl RedisConnection {
+    /// Sends a command, and does not wait for its answer.
+    pub fn send(&mut self, command: &str) {
+        self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
+    }
+
+    /// Runs a command, and returns the first line of its answer.
+    pub fn run(&mut self, command: &str) -> String {
+        self.send(command);
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+}
+
+fn spawn(port: u16, folder: &TempDir, arguments: &[String]) -> Child {
+    Command::new("redis-server")
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+        .arg("--dir")
+        .arg(folder.path())
+        .args(arguments)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("redis-server (deploy/setup.sh test installs it)")
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
