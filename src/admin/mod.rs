@@ -177,7 +177,7 @@ async fn page(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Rep
     let made = tokio::task::spawn_blocking(move || walked(&shown, &request, body.as_ref())).await;
     if is_purge {
         // Of other replicas too.
-        gateway.cache.all_told().await;
+        gateway.cache.all_noted().await;
     }
     made.unwrap_or_else(|_| not_made())
 }

@@ -303,6 +303,7 @@ async fn drain(current: &Current, listening: Listening, leaving: &Leaving) {
             warn!(requests, "the drain time is over, requests were cut off");
         }
     }
+    current.leave_replicas().await;
 }
 
 fn log_left_writes(current: &Current) {

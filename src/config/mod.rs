@@ -40,9 +40,9 @@ pub use sections::{
     Account, Allow, AllowedMethod, App, CaFile, CaRoots, Cache, CacheRule, Certificate,
     CertificateFault, CertificateFiles, Client, ClientAuth, ClientKey, FetchUrl, Freshness, Hook,
     Https, Installation, Issuer, IssuerKeys, KEY_PREFIX, Limits, Listen, LogFormat, OidcClient,
-    PASSTHROUGH_ACCOUNT, Pace, Passthrough, Pool, Priority, Proxies, Proxy, Reach, Redis,
-    RedisUrl, ServerTls, State, Telemetry, Territory, Token, Topology, Upstream, Webhooks, WriteStore, Writes, digest, digest_hex,
-    generate, load_certificate, parse_expiry,
+    PASSTHROUGH_ACCOUNT, Pace, Passthrough, Pool, Priority, Proxies, Proxy, Reach, Redis, RedisUrl,
+    ServerTls, State, Telemetry, Territory, Token, Topology, Upstream, Webhooks, WriteStore,
+    Writes, digest, digest_hex, generate, load_certificate, parse_expiry,
 };
 
 /// The JSON schema of the config, draft 2020-12. A test compares it with the reader.

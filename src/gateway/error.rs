@@ -118,7 +118,9 @@ pub enum GatewayError {
     #[error("This gateway cannot keep this request safe at the moment; nothing was executed.")]
     NotKept,
     /// The other replicas could not hear of a write.
-    #[error("The replicas of this gateway cannot reach each other at the moment; nothing was executed.")]
+    #[error(
+        "The replicas of this gateway cannot reach each other at the moment; nothing was executed."
+    )]
     StateAway,
     #[error(
         "This gateway could not make sure of this request: it is unknown whether it will be executed. Look before you send it again."

@@ -12,15 +12,22 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::time::timeout;
 
 use crate::clock::Clock;
 use crate::config::{self, Config, Faults, Reload, SecretFile};
 use crate::gateway::assembly::Gateway;
 use crate::gateway::background::webhook_monitor::{WebhookMonitor, keep_checking_all};
 use crate::gateway::background::{
-    audit::Audit, issuer_keys::keep_fetching_all, key_expiry::keep_warning, mint::keep_minting,
+    audit::Audit,
+    issuer_keys::keep_fetching_all,
+    key_expiry::keep_warning,
+    mint::keep_minting,
     news::{keep_hearing, keep_telling},
-    questions::keep_asking, replicas::keep_syncing, secret_files::keep_looking, snapshots::Snapshots,
+    questions::keep_asking,
+    replicas::{keep_syncing, leave},
+    secret_files::keep_looking,
+    snapshots::Snapshots,
     upstream_probe::keep_probing,
 };
 use crate::gateway::cache::invalidation::purge::Prefix;
@@ -33,9 +40,12 @@ use crate::writes::{Store as WriteStore, memory::MemoryStore};
 /// The longest wait of a reload for the previous one. Chosen here: an operator's patience.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Accounts that the upstream refuses, of which the reports have not been told yet. A lost one is
+/// Accounts that the upstream refuses, which are to be reported on at once. A lost one is
 /// reported on soon anyway.
 const LIMITED_MAX: usize = 1_000;
+
+/// The longest time for leaving the other replicas. Ours: Redis answers in a millisecond.
+const LEFT_WITHIN: Duration = Duration::from_secs(1);
 
 /// The holder of the current gateway.
 pub struct Current {
@@ -155,8 +165,16 @@ impl Current {
             let (limited, heard) = mpsc::channel(LIMITED_MAX);
             tokio::spawn(keep_syncing(Arc::clone(replica), dispatcher.clone(), heard));
             let weak = Arc::downgrade(&current);
-            let in_force = move || Some(weak.upgrade()?.gateway());
-            tokio::spawn(keep_hearing(Arc::clone(replica), in_force, limited));
+            let forget_forms = {
+                let weak = Weak::clone(&weak);
+                move || {
+                    if let Some(current) = weak.upgrade() {
+                        current.gateway().responder.compressed_forms().forget();
+                    }
+                }
+            };
+            let cache = move || Some(Arc::clone(&weak.upgrade()?.gateway().cache));
+            tokio::spawn(keep_hearing(Arc::clone(replica), cache, forget_forms, limited));
             tokio::spawn(keep_telling(Arc::clone(replica)));
         }
         tokio::spawn(keep_minting(dispatcher.clone()));
@@ -221,6 +239,15 @@ impl Current {
         }
         if let Some(snapshots) = self.snapshots() {
             snapshots.write_now(cache).await;
+        }
+    }
+
+    /// Leaves the other replicas, after the last request.
+    pub async fn leave_replicas(&self) {
+        let gateway = self.gateway();
+        if let Some(replica) = &gateway.env.replica {
+            // A Redis that is away must not hold the end up.
+            let _ = timeout(LEFT_WITHIN, leave(replica, &gateway.dispatcher)).await;
         }
     }
 

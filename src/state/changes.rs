@@ -1,7 +1,7 @@
 //! The changes that this replica has noted and the others are still to hear of.
 //!
-//! Whoever notes one waits until all replicas have noted it too ([`Changes::all_told`]), before it
-//! answers its client. Changes of the same moment go in one message.
+//! The request that notes one waits until all replicas have noted it too ([`Changes::all_noted`]),
+//! before it answers its client. Changes of the same moment go in one message.
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ pub enum Change {
 pub struct Changes {
     pending: Mutex<Pending>,
     grown: Notify,
-    told: watch::Sender<u64>,
+    noted: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -67,15 +67,15 @@ impl Changes {
     }
 
     /// All changes up to this number have been noted by all replicas.
-    pub fn told(&self, count: u64) {
-        self.told.send_replace(count);
+    pub fn noted(&self, count: u64) {
+        self.noted.send_replace(count);
     }
 
     /// Waits until all changes that were noted here so far have been noted by all replicas.
-    pub async fn all_told(&self) {
+    pub async fn all_noted(&self) {
         let count = self.pending.lock().count;
         // The sender lives as long as this.
-        let _ = self.told.subscribe().wait_for(|told| *told >= count).await;
+        let _ = self.noted.subscribe().wait_for(|noted| *noted >= count).await;
     }
 }
 
@@ -86,18 +86,18 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_change_is_told_after_the_message_that_has_it() {
+    async fn a_change_is_noted_after_the_message_that_has_it() {
         let changes = Changes::default();
-        assert_eq!(changes.all_told().now_or_never(), Some(()), "there is none");
+        assert_eq!(changes.all_noted().now_or_never(), Some(()), "there is none");
         changes.note(Change::Exactly("/a".to_owned()));
         let (first, count) = changes.next().await;
         assert_eq!((first.len(), count), (1, 1));
         changes.note(Change::Below("/b".to_owned()));
-        changes.told(count);
-        assert_eq!(changes.all_told().now_or_never(), None, "the second one is not");
+        changes.noted(count);
+        assert_eq!(changes.all_noted().now_or_never(), None, "the second one is not");
         let (_, count) = changes.next().await;
-        changes.told(count);
-        assert_eq!(changes.all_told().now_or_never(), Some(()));
+        changes.noted(count);
+        assert_eq!(changes.all_noted().now_or_never(), Some(()));
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use super::memory::MemoryHome;
 use super::redis::RedisHome;
 use super::redis_server::RedisServer;
-use super::{Content, Heard, Home, Message};
+use super::{Content, Found, Heard, Home, Message};
 use crate::clock::Clock;
 use crate::config::{Redis, fixture};
 use crate::decision::fleet::{Answer, CapacityReport, ReplicaId, Report, Use};
@@ -117,10 +117,8 @@ async fn every_listener_hears_messages_in_order() {
         for news in &mut listeners {
             assert_eq!(news.next().await, Some(Heard::Gap));
         }
-        let message = |name: &str| Message {
-            from: ReplicaId(7),
-            content: Content::Limited(name.to_owned()),
-        };
+        let message =
+            |name: &str| Message { from: ReplicaId(7), content: Content::Limited(name.to_owned()) };
         for name in ["a", "b", "c"] {
             home.publish(&message(name)).await.unwrap();
         }
@@ -134,20 +132,30 @@ async fn every_listener_hears_messages_in_order() {
 }
 
 #[tokio::test]
-async fn a_value_is_kept_for_its_time() {
-    each("values", async |home| {
-        let value = Bytes::from_static(b"\0\xffbinary");
-        assert_eq!(home.get("key").await.unwrap(), None);
-        home.put("key", value.clone(), MINUTE).await.unwrap();
-        assert_eq!(home.get("key").await.unwrap(), Some(value.clone()));
-        home.put("key", value, Duration::from_millis(1)).await.unwrap();
-        while home.get("key").await.unwrap().is_some() {
+async fn a_thing_is_made_by_one_and_found_by_all() {
+    each("things", async |home| {
+        let find = |holder: &'static str, lifetime| {
+            let home = Arc::clone(&home);
+            async move { home.find_or_claim("key", holder, lifetime).await.unwrap() }
+        };
+        assert_eq!(find("a", MINUTE).await, Found::Claimed);
+        assert_eq!(find("b", MINUTE).await, Found::Busy);
+        home.give_up("key", "b").await.unwrap();
+        assert_eq!(find("b", MINUTE).await, Found::Busy, "only its holder gives it up");
+        home.give_up("key", "a").await.unwrap();
+        assert_eq!(find("b", Duration::from_millis(1)).await, Found::Claimed);
+        while find("a", MINUTE).await == Found::Busy {
             tokio::task::yield_now().await;
         }
-        home.put("other", Bytes::new(), MINUTE).await.unwrap();
-        assert_eq!(home.get("other").await.unwrap(), Some(Bytes::new()));
-        home.remove(&["key", "other"]).await.unwrap();
-        assert_eq!(home.get("other").await.unwrap(), None);
+        let thing = Bytes::from_static(b"\0\xffbinary");
+        home.keep("key", thing.clone(), Duration::from_secs(7), MINUTE).await.unwrap();
+        home.give_up("key", "a").await.unwrap();
+        let Found::Kept(found, age) = find("b", MINUTE).await else { panic!("it is kept") };
+        assert_eq!((found, age.as_secs()), (thing.clone(), 7));
+        home.keep("key", thing, Duration::ZERO, Duration::from_millis(1)).await.unwrap();
+        while find("a", MINUTE).await != Found::Claimed {
+            tokio::task::yield_now().await;
+        }
     })
     .await;
 }
@@ -160,6 +168,7 @@ async fn a_claim_is_had_by_one_at_a_time() {
             async move { home.claim("key", holder, MINUTE).await.unwrap() }
         };
         assert!(claim("a").await);
+        assert_eq!(home.get("key").await.unwrap(), Some(Bytes::from_static(b"a")));
         assert!(claim("a").await, "again");
         assert!(!claim("b").await);
         home.release("key", "b").await.unwrap();

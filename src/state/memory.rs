@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::message::{Heard, Message, News};
-use super::{Away, Home};
+use super::{Away, Found, Home};
 use crate::clock::{Clock, Timestamp};
 use crate::decision::fleet::{Answer, Record, ReplicaId, Report};
 
@@ -26,6 +26,7 @@ pub struct MemoryHome {
 struct Inner {
     records: HashMap<String, Record>,
     values: HashMap<String, (Bytes, Timestamp)>,
+    kept: HashMap<String, (Kept, Timestamp)>,
     listeners: Vec<mpsc::Sender<Heard>>,
 }
 
@@ -34,6 +35,13 @@ impl MemoryHome {
     pub fn new(clock: Clock) -> Self {
         Self { clock, inner: Mutex::default() }
     }
+}
+
+enum Kept {
+    /// With the time at which it was made.
+    Thing(Bytes, Timestamp),
+    /// Of this holder.
+    Claim(String),
 }
 
 impl Inner {
@@ -85,17 +93,6 @@ impl Home for MemoryHome {
         Ok(self.inner.lock().value(self.clock.now(), key))
     }
 
-    async fn put(&self, key: &str, value: Bytes, lifetime: Duration) -> Result<(), Away> {
-        let until = self.clock.now() + lifetime;
-        self.inner.lock().values.insert(key.to_owned(), (value, until));
-        Ok(())
-    }
-
-    async fn remove(&self, keys: &[&str]) -> Result<(), Away> {
-        self.inner.lock().values.retain(|key, _| !keys.contains(&key.as_str()));
-        Ok(())
-    }
-
     async fn claim(&self, key: &str, value: &str, lifetime: Duration) -> Result<bool, Away> {
         let now = self.clock.now();
         let mut inner = self.inner.lock();
@@ -111,6 +108,50 @@ impl Home for MemoryHome {
         let mut inner = self.inner.lock();
         if inner.value(self.clock.now(), key).is_some_and(|holder| holder == value.as_bytes()) {
             inner.values.remove(key);
+        }
+        Ok(())
+    }
+
+    async fn find_or_claim(
+        &self,
+        key: &str,
+        holder: &str,
+        lifetime: Duration,
+    ) -> Result<Found, Away> {
+        let now = self.clock.now();
+        let kept = &mut self.inner.lock().kept;
+        kept.retain(|_, (_, until)| now < *until);
+        match kept.get(key) {
+            Some((Kept::Thing(thing, made_at), _)) => {
+                Ok(Found::Kept(thing.clone(), now.since(*made_at)))
+            }
+            Some((Kept::Claim(other), _)) if other != holder => Ok(Found::Busy),
+            _ => {
+                let claim = Kept::Claim(holder.to_owned());
+                kept.insert(key.to_owned(), (claim, now + lifetime));
+                Ok(Found::Claimed)
+            }
+        }
+    }
+
+    async fn keep(
+        &self,
+        key: &str,
+        thing: Bytes,
+        age: Duration,
+        lifetime: Duration,
+    ) -> Result<(), Away> {
+        let now = self.clock.now();
+        let thing = (Kept::Thing(thing, now - age), now + lifetime);
+        self.inner.lock().kept.insert(key.to_owned(), thing);
+        Ok(())
+    }
+
+    async fn give_up(&self, key: &str, holder: &str) -> Result<(), Away> {
+        let is_own = |kept: &Kept| matches!(kept, Kept::Claim(other) if other == holder);
+        let kept = &mut self.inner.lock().kept;
+        if kept.get(key).is_some_and(|(kept, _)| is_own(kept)) {
+            kept.remove(key);
         }
         Ok(())
     }

@@ -10,13 +10,15 @@
 mod changes;
 #[cfg(test)]
 mod conformance;
-#[cfg(test)]
-#[path = "../../tests/support/redis_server.rs"]
-mod redis_server;
+mod far_names;
 pub mod memory;
 pub mod message;
 mod peers;
 pub mod redis;
+#[cfg(test)]
+#[path = "../../tests/support/redis_server.rs"]
+#[expect(dead_code, reason = "other tests need the rest of it")]
+mod redis_server;
 mod replica;
 
 use std::time::Duration;
@@ -28,6 +30,8 @@ use crate::clock::Timestamp;
 use crate::decision::fleet::{Answer, Record, ReplicaId, Report};
 
 pub use changes::{Change, Changes};
+pub use far_names::FarCopies;
+pub(crate) use far_names::FarNames;
 pub use message::{Content, Heard, Message, News};
 pub use peers::Peers;
 pub use replica::{Reach, Replica, TOUCH};
@@ -36,6 +40,17 @@ pub use replica::{Reach, Replica, TOUCH};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Away(pub String);
+
+/// What is under a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A thing, and its age by the clock of the home.
+    Kept(Bytes, Duration),
+    /// Nothing yet: another holder makes it.
+    Busy,
+    /// Nothing: the holder that asked is to make it.
+    Claimed,
+}
 
 /// A place of what replicas share. Accounts and keys have the same names for all of them.
 #[async_trait]
@@ -65,17 +80,32 @@ pub trait Home: Send + Sync {
     /// Returns a value; `None` for an unknown key.
     async fn get(&self, key: &str) -> Result<Option<Bytes>, Away>;
 
-    /// Sets a value for a time.
-    async fn put(&self, key: &str, value: Bytes, lifetime: Duration) -> Result<(), Away>;
-
-    /// Removes values.
-    async fn remove(&self, keys: &[&str]) -> Result<(), Away>;
-
     /// Sets a value for a time if the key has none, or this one. Returns true if it is set.
     async fn claim(&self, key: &str, value: &str, lifetime: Duration) -> Result<bool, Away>;
 
     /// Removes a value if the key has this one.
     async fn release(&self, key: &str, value: &str) -> Result<(), Away>;
+
+    /// Returns a thing that is kept under a key. Without one, claims the right to make it for a time:
+    /// the others find it busy until it is kept, or the claim is over.
+    async fn find_or_claim(
+        &self,
+        key: &str,
+        holder: &str,
+        lifetime: Duration,
+    ) -> Result<Found, Away>;
+
+    /// Keeps a thing of this age for a time, in place of any claim.
+    async fn keep(
+        &self,
+        key: &str,
+        thing: Bytes,
+        age: Duration,
+        lifetime: Duration,
+    ) -> Result<(), Away>;
+
+    /// Gives a claim back, if this holder has it.
+    async fn give_up(&self, key: &str, holder: &str) -> Result<(), Away>;
 
     /// The reason for which the state is out of reach; `None`: it is in reach.
     fn away(&self) -> Option<String>;

@@ -83,7 +83,7 @@ mod tests {
     const OTHER: ReplicaId = ReplicaId(2);
 
     #[tokio::test]
-    async fn all_replicas_note_a_change_before_it_is_told() {
+    async fn every_replica_notes_a_change() {
         let (peers, now) = (Peers::default(), timer_now());
         peers.heard(OTHER, now);
         peers.noted(OTHER, 1, now);

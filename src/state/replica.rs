@@ -24,6 +24,7 @@ pub struct Replica {
     home: Arc<dyn Home>,
     id: ReplicaId,
     since: Timestamp,
+    prefix: Arc<str>,
     reach: Mutex<Reach>,
     /// The end of the time in which nothing that the others said can be unheard, in milliseconds.
     touched_until: AtomicU64,
@@ -55,6 +56,7 @@ impl Replica {
             home,
             id: ReplicaId(number),
             since: now,
+            prefix: Arc::clone(&settings.prefix),
             reach,
             touched_until: AtomicU64::new(0),
             touched: Notify::new(),
@@ -71,6 +73,11 @@ impl Replica {
     /// Differs from that of every other replica.
     pub fn id(&self) -> ReplicaId {
         self.id
+    }
+
+    /// The beginning of all names that the replicas share.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
     }
 
     /// Begin of this replica.

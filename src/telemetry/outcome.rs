@@ -191,6 +191,8 @@ pub enum Fetch {
         /// It is stored now.
         is_stored: bool,
     },
+    /// Another replica has fetched it meanwhile.
+    OfReplica,
     /// The body is too large to store and is streamed.
     TooLarge,
     /// A rule covers this GraphQL query; its answer is stored now.
@@ -230,7 +232,7 @@ impl CacheOutcome {
             Self::Fetched(
                 Fetch::NotStored | Fetch::QueryNotStored | Fetch::OtherVariant { stored: false },
             ) => "not_stored",
-            Self::Collapsed(_) => "collapsed",
+            Self::Collapsed(_) | Self::Fetched(Fetch::OfReplica) => "collapsed",
             Self::StaleIfLimited => "stale_if_limited",
             Self::StaleIfError => "stale_if_error",
             Self::StaleWhileRevalidate => "stale_while_revalidate",
@@ -243,7 +245,13 @@ impl CacheOutcome {
 impl Fetch {
     /// True for an answer by a 304, which cost no budget.
     pub const fn is_free(self) -> bool {
-        matches!(self, Self::Revalidated | Self::Requested { status: 304 } | Self::EmptyList { .. })
+        matches!(
+            self,
+            Self::Revalidated
+                | Self::Requested { status: 304 }
+                | Self::EmptyList { .. }
+                | Self::OfReplica
+        )
     }
 
     fn cache_status(self) -> Cow<'static, str> {
@@ -260,6 +268,7 @@ impl Fetch {
                 "weir; fwd=uri-miss; fwd-status=304; stored".into()
             }
             Self::EmptyList { is_stored: false } => "weir; fwd=uri-miss; fwd-status=304".into(),
+            Self::OfReplica => "weir; fwd=uri-miss; stored; collapsed".into(),
             Self::QueryStored => "weir; fwd=miss; stored".into(),
             Self::QueryNotStored => "weir; fwd=miss".into(),
             Self::TooLarge | Self::Shared => "weir; fwd=bypass".into(),

@@ -1,6 +1,5 @@
 //! A redis-server of a test, on a free port of loopback, with its data in a temporary folder. Unit
 //! tests have this file too (`src/state/`).
-#![allow(dead_code, reason = "each suite uses a part of it")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -26,21 +25,46 @@ impl RedisServer {
 
     fn try_start(arguments: &[&str]) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = Self::free_port();
         let arguments: Vec<_> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let process = spawn(port, &folder, &arguments);
         let mut server = Self { process, port, arguments, folder };
         server.is_up().then_some(server)
     }
 
-    /// Address for a config.
-    pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+    /// A port that nobody has at the moment.
+    pub fn free_port() -> u16 {
+        TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
     }
 
     /// The port.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// A field of `INFO`; empty without it.
+    pub fn info(&self, field: &str) -> String {
+        self.field("INFO", field)
+    }
+
+    /// The state of the cluster, as this node sees it.
+    pub fn cluster_state(&self) -> String {
+        self.field("CLUSTER INFO", "cluster_state")
+    }
+
+    fn field(&self, command: &str, field: &str) -> String {
+        let mut connection = self.connect();
+        connection.send(command);
+        connection.send("QUIT");
+        let mut text = String::new();
+        connection.0.read_to_string(&mut text).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        line.unwrap_or_default().to_owned()
+    }
+
+    /// Address for a config.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
     }
 
     /// Ends the server at once, as a crash does.
@@ -74,11 +98,6 @@ impl RedisServer {
     pub fn connect(&self) -> RedisConnection {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         RedisConnection(BufReader::new(stream))
-    }
-
-    /// The folder of its data.
-    pub fn folder(&self) -> &std::path::Path {
-        self.folder.path()
     }
 
     fn signal(&self, signal: Signal) {

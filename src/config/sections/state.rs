@@ -172,7 +172,8 @@ impl State {
 
 impl Read for Redis {
     fn accepted() -> String {
-        "an address such as \"redis://redis.internal:6379\", or { url = \"rediss://…\", … }".to_owned()
+        "an address such as \"redis://redis.internal:6379\", or { url = \"rediss://…\", … }"
+            .to_owned()
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {

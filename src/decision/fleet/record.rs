@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::budget::Budget;
 use super::{
-    Answer, BudgetReport, CapacityReport, FLOOR_FOR, HELD_FOR, Part, ReplicaId, Report, Use, WritesReport,
-    end_of, fair_part,
+    Answer, BudgetReport, CapacityReport, FLOOR_FOR, HELD_FOR, Part, ReplicaId, Report, Use,
+    WritesReport, end_of, fair_part,
 };
 use crate::clock::Timestamp;
 

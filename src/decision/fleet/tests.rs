@@ -14,7 +14,8 @@ struct Replica(ReplicaId, u64);
 impl Replica {
     fn report(&mut self, usage: Use) -> Report {
         self.1 += 1;
-        let points = CapacityReport { name: "points".into(), max: 100, floor: 0, counts_for: MINUTE, usage };
+        let points =
+            CapacityReport { name: "points".into(), max: 100, floor: 0, counts_for: MINUTE, usage };
         Report { number: self.1, capacities: vec![points], ..Report::default() }
     }
 

@@ -225,6 +225,11 @@ impl Parts {
         self.writes.is_wanted &= !secondary.is_spaced(weight);
     }
 
+    /// True if there was a report, so that a record may know of parts.
+    pub fn has_reported(&self) -> bool {
+        self.number > 0
+    }
+
     /// True if a request waits for more than the parts.
     pub fn is_short(&self) -> bool {
         self.is_short
@@ -329,6 +334,16 @@ impl Parts {
         self.is_short &= !is_more;
         let resources = reported.budgets.into_iter().map(|(resource, _)| resource).collect();
         (resources, is_more)
+    }
+
+    /// Gives back all that is not in use, at the end of this replica. What is in use still counts.
+    pub fn give_back(&mut self) {
+        let capacities = self.capacities.iter_mut().map(|(_, held)| held);
+        let budgets = self.budgets.iter_mut().map(|(_, budget)| &mut budget.held);
+        for held in capacities.chain(budgets) {
+            (held.taken, held.usual, held.needed) = (0, 0, 0);
+        }
+        self.writes = WriteTurn::default();
     }
 
     /// The report under way has no answer.

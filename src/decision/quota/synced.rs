@@ -63,6 +63,19 @@ impl QuotaLedger {
         is_more || is_known
     }
 
+    /// The accounts of which this replica holds parts, at its end. Their next reports give back all
+    /// that is not in use.
+    pub(in crate::decision) fn give_back(&mut self) -> Vec<AccountId> {
+        let mut held = Vec::new();
+        for (id, account) in (0..).map(AccountId).zip(&mut self.accounts) {
+            if let Some(parts) = account.parts.as_mut().filter(|parts| parts.has_reported()) {
+                parts.give_back();
+                held.push(id);
+            }
+        }
+        held
+    }
+
     /// The last report about an account has no answer.
     pub(in crate::decision) fn unanswered(&mut self, id: AccountId) {
         let account = self.accounts.get_mut(place(id));

@@ -298,6 +298,12 @@ impl Admission {
         self.ledger.to_report(now).collect()
     }
 
+    /// The accounts of which this replica holds parts, at its end. Their next reports give back all
+    /// that is not in use.
+    pub fn give_back(&mut self) -> Vec<AccountId> {
+        self.ledger.give_back()
+    }
+
     /// True if there is something for [`Admission::take_short`].
     pub fn has_short(&self) -> bool {
         self.ledger.has_short()

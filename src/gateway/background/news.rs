@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::clock::{Timestamp, timer_now};
-use crate::gateway::assembly::Gateway;
 use crate::gateway::cache::invalidation::purge::Prefix;
+use crate::gateway::cache::read_cache::ReadCache;
 use crate::state::{Change, Content, Heard, Message, Replica, TOUCH};
 
 /// The distance of the messages that this replica is there.
@@ -27,10 +27,12 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Messages of its own that a replica may not have heard yet.
 const UNHEARD_MAX: usize = 16;
 
-/// Says that this replica is there, and hears the others, while `current` returns a gateway.
+/// Says that this replica is there, and hears the others, while `current` returns a cache.
+/// `forget_forms` forgets the compressed forms of stored answers.
 pub async fn keep_hearing(
     replica: Arc<Replica>,
-    current: impl Fn() -> Option<Arc<Gateway>> + Send,
+    current: impl Fn() -> Option<Arc<ReadCache>> + Send,
+    forget_forms: impl Fn() + Send,
     limited: mpsc::Sender<String>,
 ) {
     let mut news = replica.home().listen();
@@ -43,22 +45,22 @@ pub async fn keep_hearing(
         let heard = tokio::select! {
             heard = news.next() => heard,
             _ = ticks.tick() => {
-                let Some(gateway) = current() else { return };
+                let Some(cache) = current() else { return };
                 number += 1;
                 unheard.truncate(UNHEARD_MAX - 1);
-                unheard.push_front((number, gateway.env.clock.now()));
+                unheard.push_front((number, cache.now()));
                 let (replica, number) = (Arc::clone(&replica), number);
                 // Not awaited: what the others say must not wait for it.
                 tokio::spawn(async move { replica.tell(Content::Here(number)).await });
                 continue;
             }
         };
-        let (Some(heard), Some(gateway)) = (heard, current()) else { return };
+        let (Some(heard), Some(cache)) = (heard, current()) else { return };
         match heard {
             Heard::Gap => {
                 unheard.clear();
                 // Anything may have changed meanwhile.
-                gateway.cache.store().log.changed_below("/", gateway.env.clock.now());
+                cache.store().log.changed_below("/", cache.now());
             }
             Heard::Message(Message { from, content }) => {
                 let is_own = from == replica.id();
@@ -72,13 +74,11 @@ pub async fn keep_hearing(
                     }
                     Content::Gone => replica.peers.left(from),
                     Content::Limited(name) if !is_own => _ = limited.try_send(name),
-                    Content::Limited(_) => {}
-                    Content::Changed(number, changes) if is_own => {
-                        drop(changes);
+                    Content::Changed(number, _) if is_own => {
                         replica.peers.noted(from, number, timer_now());
                     }
                     Content::Changed(number, changes) => {
-                        note(&gateway, changes);
+                        note(&cache, changes, &forget_forms);
                         let replica = Arc::clone(&replica);
                         let noted = Content::Noted(from, number);
                         tokio::spawn(async move { replica.tell(noted).await });
@@ -86,7 +86,7 @@ pub async fn keep_hearing(
                     Content::Noted(of, number) if of == replica.id() => {
                         replica.peers.noted(from, number, timer_now());
                     }
-                    Content::Noted(..) => {}
+                    Content::Limited(_) | Content::Noted(..) => {}
                 }
             }
         }
@@ -94,8 +94,8 @@ pub async fn keep_hearing(
 }
 
 /// Notes changes that another replica has noted.
-fn note(gateway: &Gateway, changes: Vec<Change>) {
-    let (store, now) = (gateway.cache.store(), gateway.env.clock.now());
+fn note(cache: &ReadCache, changes: Vec<Change>, forget_forms: &impl Fn()) {
+    let (store, now) = (cache.store(), cache.now());
     for change in changes {
         match change {
             Change::Exactly(path) => store.log.changed(&path, now),
@@ -103,7 +103,7 @@ fn note(gateway: &Gateway, changes: Vec<Change>) {
             Change::Purged(prefix) => {
                 if let Some(prefix) = Prefix::new(&prefix) {
                     store.purge(&prefix, now);
-                    gateway.responder.compressed_forms().forget();
+                    forget_forms();
                 }
             }
         }
@@ -115,12 +115,12 @@ pub async fn keep_telling(replica: Arc<Replica>) {
     for number in 1.. {
         let (changes, count) = replica.changes.next().await;
         let content = Content::Changed(number, changes);
-        // Never given up: whoever made the change has no answer before.
+        // Never given up: the client that made the change has no answer before.
         while replica.tell(content.clone()).await.is_err() {
             sleep(PAUSE).await;
         }
         let noted = replica.peers.all_noted(replica.id(), number);
         let _ = timeout(NOTED_WITHIN, noted).await;
-        replica.changes.told(count);
+        replica.changes.noted(count);
     }
 }

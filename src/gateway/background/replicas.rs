@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -25,7 +25,7 @@ const REPORTED_EVERY: Duration = Duration::from_millis(250);
 /// The least distance of two reports on one account. Ours: what a refusal closes elsewhere within
 /// 20 ms, with the way to Redis and back.
 const SHORT_EVERY: Duration = Duration::from_millis(10);
-/// A later end of a wait than the known one by this much is told to the others.
+/// A later end of a wait than the known one by this much is news for the others.
 const LATER_BY: Duration = Duration::from_millis(500);
 
 /// The report on an account, with its answer.
@@ -59,11 +59,8 @@ struct Syncing<C> {
 /// Reports while the gateway lives, which `current` returns until then.
 ///
 /// `limited` yields the accounts of which another replica has said that the upstream refuses them.
-pub async fn keep_syncing<C>(
-    replica: Arc<Replica>,
-    current: C,
-    mut limited: mpsc::Receiver<String>,
-) where
+pub async fn keep_syncing<C>(replica: Arc<Replica>, current: C, mut limited: mpsc::Receiver<String>)
+where
     C: Fn() -> Option<Arc<Dispatcher>> + Send,
 {
     let mut syncing = Syncing {
@@ -92,6 +89,22 @@ pub async fn keep_syncing<C>(
             Some(name) = limited.recv() => syncing.hear(&name),
         }
     }
+}
+
+/// Ends the parts of a replica that stops, so that the others need not wait for it.
+pub async fn leave(replica: &Replica, dispatcher: &Dispatcher) {
+    let left = dispatcher.admissions().give_back().into_iter().filter_map(|account| {
+        let name = Arc::clone(dispatcher.env().shared_name(account));
+        let (_, report) = dispatcher.report(account)?;
+        Some(async move {
+            if replica.home().sync(&name, replica.id(), &report).await.is_ok() {
+                // Otherwise they end by themselves.
+                let _ = replica.home().leave(&name, replica.id()).await;
+            }
+        })
+    });
+    join_all(left).await;
+    let _ = replica.tell(Content::Gone).await;
 }
 
 impl<C: Fn() -> Option<Arc<Dispatcher>>> Syncing<C> {

@@ -21,9 +21,9 @@ use crate::gateway::dispatch::job::Job;
 use crate::gateway::http::media_type::is_json;
 use crate::state::Change;
 
-/// The longest time for which the answer to a write waits for the other replicas. Ours: a failover of
-/// Redis takes less.
-const TOLD_WITHIN: Duration = Duration::from_secs(10);
+/// The longest time for which the answer to a write waits for the other replicas. Ours: a failover
+/// of Redis takes less.
+const NOTED_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
 struct WrittenResource {
@@ -113,8 +113,8 @@ impl ReadCache {
         let Some(replica) = &self.env.replica else { return };
         for stale in stale {
             replica.changes.note(match stale {
-                Invalidation::Exactly(path) => Change::Exactly(path.to_string()),
-                Invalidation::Below(path) => Change::Below(path.to_string()),
+                Invalidation::Exactly(path) => Change::Exactly(path.clone()),
+                Invalidation::Below(path) => Change::Below(path.clone()),
                 Invalidation::Everything => Change::Below("/".to_owned()),
             });
         }
@@ -129,9 +129,9 @@ impl ReadCache {
     }
 
     /// Waits until all replicas have noted what was invalidated here.
-    pub async fn all_told(&self) {
+    pub async fn all_noted(&self) {
         let Some(replica) = &self.env.replica else { return };
-        if timeout(TOLD_WITHIN, replica.changes.all_told()).await.is_err() {
+        if timeout(NOTED_WITHIN, replica.changes.all_noted()).await.is_err() {
             tracing::warn!(
                 "Redis went out of reach during a write: other replicas may serve what it changed, at most for the lifetimes in the config"
             );

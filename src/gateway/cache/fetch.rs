@@ -26,6 +26,7 @@ use crate::gateway::cache::predicted_etags::become_empty_list;
 use crate::gateway::cache::queries::shared_body_key;
 use crate::gateway::cache::read_cache::ReadCache;
 use crate::gateway::cache::single_flight::FetchResult;
+use crate::gateway::cache::snapshot::far::Far;
 use crate::gateway::cache::store::{Entry, Vary};
 use crate::gateway::cache::stored_head::StoredHead;
 use crate::gateway::cache::streaming::streamed_etag;
@@ -59,6 +60,34 @@ impl ReadCache {
     }
 
     async fn fetch_result(
+        self: &Arc<Self>,
+        key: CacheKey,
+        cache_request: &CacheRequest,
+        entry: Option<Arc<Entry>>,
+        progress: &RequestProgress,
+    ) -> FetchResult {
+        if self.env.replica.is_none() {
+            return self.fetch_here(key, cache_request, entry, progress).await;
+        }
+        let far = match &entry {
+            None => self.find_far(&key, cache_request).await,
+            Some(_) => Far::Nothing,
+        };
+        let (entry, claim) = match far {
+            Far::Answer(result) => return result,
+            Far::Copy(copy) => (Some(copy), None),
+            Far::Claimed(claim) => (None, Some(claim)),
+            Far::Nothing => (entry, None),
+        };
+        let result = self.fetch_here(key.clone(), cache_request, entry, progress).await;
+        match claim {
+            Some(claim) => self.fulfil(claim, &key, &result).await,
+            None => self.keep_far(&key, &result),
+        }
+        result
+    }
+
+    async fn fetch_here(
         self: &Arc<Self>,
         key: CacheKey,
         cache_request: &CacheRequest,

@@ -7,6 +7,7 @@ use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
+use crate::clock::Timestamp;
 use crate::decision::advice::Advisor;
 use crate::decision::{AccountId, Mode};
 use crate::gateway::cache::body_registry::BodyRegistry;
@@ -78,6 +79,10 @@ impl ReadCache {
     /// True for a plain HTTP cache.
     pub fn is_plain(&self) -> bool {
         self.env.mode == Mode::Rfc9111
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.env.clock.now()
     }
 
     pub fn store(&self) -> &Store {

@@ -29,6 +29,7 @@ use crate::gateway::cache::named::Named;
 use crate::gateway::cache::stored_head::{SharedLines, StoredHead};
 use crate::gateway::cache::validation::{Fingerprint, Fingerprints, ValidationTimes};
 use crate::gateway::url_rewrite::map::Body;
+use crate::state::FarCopies;
 
 /// Bytes of an entry in the tables of `moka`: its key, its place, its links and its counts, each an
 /// allocation of its own.
@@ -204,6 +205,8 @@ pub struct Store {
     /// The things that answers to GraphQL queries name, by the keys of their addresses. They are
     /// beside the entries, because most entries have none.
     named: BoundedCache<CacheKey, Arc<Named>>,
+    /// What all replicas share of the answers.
+    pub far: FarCopies,
     /// Of this process, in milliseconds; zero if it took over no entries.
     restarted_at: AtomicU64,
 }
@@ -233,6 +236,7 @@ impl Store {
                 |key, named: &Arc<Named>| SLOT_BYTES + key.allocation() + named.memory_bytes(),
                 |_, _| (),
             ),
+            far: FarCopies::default(),
             restarted_at: AtomicU64::new(0),
         }
     }

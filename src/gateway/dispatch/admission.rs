@@ -177,6 +177,11 @@ impl Admissions {
         self.inner.lock().admission.take_short()
     }
 
+    /// The accounts of which this replica holds parts, at its end; see [`Admission::give_back`].
+    pub fn give_back(&self) -> Vec<AccountId> {
+        self.inner.lock().admission.give_back()
+    }
+
     /// The accounts with something to report; see [`Admission::to_report`].
     pub fn to_report(&self) -> Vec<AccountId> {
         self.inner.lock().admission.to_report(self.clock.now())

@@ -50,7 +50,7 @@ impl Handler {
             gateway.cache.invalidate_paths(stale, now);
         }) {
             Ok(Received { event, effect }) => {
-                gateway.cache.all_told().await;
+                gateway.cache.all_noted().await;
                 let outcome = match effect {
                     Effect::Applied => "accepted",
                     Effect::Duplicate => "duplicate",

@@ -136,7 +136,7 @@ impl Writes {
             }
         };
         drop(turn);
-        self.cache.all_told().await;
+        self.cache.all_noted().await;
         answer
     }
 

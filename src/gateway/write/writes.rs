@@ -167,7 +167,7 @@ impl Writes {
         request_progress: &RequestProgress,
     ) -> Result<UpstreamAnswer, GatewayError> {
         let answer = self.perform_here(job, request_progress).await;
-        self.cache.all_told().await;
+        self.cache.all_noted().await;
         answer
     }
 

@@ -15,7 +15,7 @@ pub enum Unsuitable {
     /// Its version is too old.
     #[error("the server has version {0}, but 6.2 is the oldest that will do")]
     Old(String),
-    /// It removes keys for want of memory.
+    /// It removes keys when its memory is full.
     #[error(
         "maxmemory-policy is \"{0}\", which removes shared state when memory runs out: set \"noeviction\" or \"volatile-lru\""
     )]

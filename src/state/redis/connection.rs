@@ -64,10 +64,10 @@ pub(super) enum Wire {
 
 /// Opens connections.
 enum Opener {
-    Node(Client),
+    Node(Box<Client>),
     Sentinel(Box<Mutex<SentinelClient>>),
     /// A cluster, with its nodes one by one for messages.
-    Cluster(ClusterClient, Vec<Client>),
+    Cluster(Box<ClusterClient>, Vec<Client>),
 }
 
 impl Connection {
@@ -144,7 +144,7 @@ impl Connection {
             return Err(Away(self.away().unwrap_or_default()));
         };
         match timeout(OPENED_WITHIN, opener.open_for_messages()).await {
-            Ok(opened) => opened.map_err(|fault| away(&fault)),
+            Ok(pubsub) => pubsub.map_err(|fault| away(&fault)),
             Err(_) => Err(Away("no connection for messages within a second".to_owned())),
         }
     }
@@ -215,7 +215,7 @@ impl Opener {
         match &settings.topology {
             Topology::Single => {
                 let (url, port) = (&settings.urls[0], settings.urls[0].port());
-                Ok(Self::Node(client(settings, url, port)?))
+                Ok(Self::Node(Box::new(client(settings, url, port)?)))
             }
             Topology::Sentinel(primary) => {
                 let sentinels =
@@ -233,7 +233,7 @@ impl Opener {
                 if let Some(file) = &settings.ca_file {
                     builder = builder.tls(TlsMode::Secure).certs(certificates(file));
                 }
-                Ok(Self::Cluster(builder.build()?, clients))
+                Ok(Self::Cluster(Box::new(builder.build()?), clients))
             }
         }
     }

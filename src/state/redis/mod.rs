@@ -10,7 +10,7 @@ mod listening;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,7 +19,7 @@ use redis::{Cmd, cmd};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::message::{Message, News};
-use super::{Away, Home};
+use super::{Away, Found, Home};
 use crate::clock::Timestamp;
 use crate::config;
 use crate::decision::fleet::{Answer, Record, ReplicaId, Report};
@@ -49,6 +49,26 @@ local held = redis.call('GET', KEYS[1])
 if held and held ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1";
+/// A key has `C` and a holder, or `T`, the time at which the thing was made, and the thing.
+const FIND_OR_CLAIM: &str = "\
+local held = redis.call('GET', KEYS[1])
+if not held then
+  redis.call('SET', KEYS[1], 'C' .. ARGV[1], 'PX', ARGV[2])
+  return {0, '', 0}
+end
+if held == 'C' .. ARGV[1] then return {0, '', 0} end
+if string.sub(held, 1, 1) == 'C' then return {1, '', 0} end
+local time = redis.call('TIME')
+local made = tonumber(string.sub(held, 2, 17))
+return {2, string.sub(held, 18), math.max(0, time[1] * 1000 + math.floor(time[2] / 1000) - made)}";
+const KEEP: &str = "\
+local time = redis.call('TIME')
+local made = time[1] * 1000 + math.floor(time[2] / 1000) - ARGV[2]
+redis.call('SET', KEYS[1], 'T' .. string.format('%016.0f', made) .. ARGV[1], 'PX', ARGV[3])
+return 1";
+const GIVE_UP: &str = "\
+if redis.call('GET', KEYS[1]) == 'C' .. ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0";
 const RELEASE: &str = "\
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0";
@@ -132,7 +152,7 @@ fn random_id() -> String {
 }
 
 fn eval(script: &'static str, key: &str) -> Cmd {
-    // In full: the server forgets scripts when it is restarted, or told to.
+    // In full: the server forgets scripts when it is restarted, or asked to.
     let mut command = cmd("EVAL");
     command.arg(script).arg(1).arg(key);
     command
@@ -172,19 +192,6 @@ impl Home for RedisHome {
         self.connection.run(cmd("GET").arg(self.key("value", key))).await
     }
 
-    async fn put(&self, key: &str, value: Bytes, lifetime: Duration) -> Result<(), Away> {
-        let mut set = cmd("SET");
-        set.arg(self.key("value", key)).arg(&*value).arg("PX").arg(millis(lifetime));
-        self.connection.run(&set).await
-    }
-
-    async fn remove(&self, keys: &[&str]) -> Result<(), Away> {
-        for key in keys {
-            self.connection.run::<()>(cmd("UNLINK").arg(self.key("value", key))).await?;
-        }
-        Ok(())
-    }
-
     async fn claim(&self, key: &str, value: &str, lifetime: Duration) -> Result<bool, Away> {
         let claim =
             eval(CLAIM, &self.key("value", key)).arg(value).arg(millis(lifetime)).to_owned();
@@ -193,6 +200,38 @@ impl Home for RedisHome {
 
     async fn release(&self, key: &str, value: &str) -> Result<(), Away> {
         self.connection.run(eval(RELEASE, &self.key("value", key)).arg(value)).await
+    }
+
+    async fn find_or_claim(
+        &self,
+        key: &str,
+        holder: &str,
+        lifetime: Duration,
+    ) -> Result<Found, Away> {
+        let mut find = eval(FIND_OR_CLAIM, &self.key("kept", key));
+        let (what, thing, age): (u8, Bytes, u64) =
+            self.connection.run(find.arg(holder).arg(millis(lifetime))).await?;
+        Ok(match what {
+            0 => Found::Claimed,
+            1 => Found::Busy,
+            _ => Found::Kept(thing, Duration::from_millis(age)),
+        })
+    }
+
+    async fn keep(
+        &self,
+        key: &str,
+        thing: Bytes,
+        age: Duration,
+        lifetime: Duration,
+    ) -> Result<(), Away> {
+        let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+        let mut keep = eval(KEEP, &self.key("kept", key));
+        self.connection.run(keep.arg(&*thing).arg(age).arg(millis(lifetime))).await
+    }
+
+    async fn give_up(&self, key: &str, holder: &str) -> Result<(), Away> {
+        self.connection.run(eval(GIVE_UP, &self.key("kept", key)).arg(holder)).await
     }
 
     fn away(&self) -> Option<String> {

@@ -49,7 +49,7 @@ impl Metrics {
         figures.sync_duration.observe(took.as_secs_f64());
     }
 
-    /// Counts accounts whose parts have ended for want of an answer.
+    /// Counts accounts whose parts have ended without an answer.
     pub fn leases_lost(&self, accounts: u64) {
         self.counts.replicas.leases_lost.inc_by(accounts);
     }

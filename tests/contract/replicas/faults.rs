@@ -84,7 +84,7 @@ async fn survives(
     let served = load.end().await;
     let seen = replicas.world.upstream_requests();
     let refused: Vec<_> = seen.iter().filter(|entry| entry.refused.is_some()).collect();
-    assert!(refused.is_empty(), "{} served, refused: {refused:#?}", served);
+    assert!(refused.is_empty(), "{served} served, refused: {refused:#?}");
     for replica in replicas.all() {
         assert_eq!(replica.gateway().env.replica.as_ref().unwrap().reach(), Reach::In);
     }

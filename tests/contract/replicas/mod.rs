@@ -3,6 +3,7 @@
 mod faults;
 mod freshness;
 mod limits;
+mod topologies;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -61,6 +62,10 @@ impl Replicas {
     }
 }
 
+/// True if a replica has no connection, or has not heard itself for a while.
 fn is_away(current: &Current) -> bool {
-    current.gateway().env.replica.as_ref().is_none_or(|replica| replica.home().away().is_some())
+    let env = &current.gateway().env;
+    env.replica.as_ref().is_none_or(|replica| {
+        replica.home().away().is_some() || replica.is_out_of_touch(env.clock.now())
+    })
 }

@@ -4,9 +4,11 @@
 //! A snapshot is written beside the one before and replaces it at once. A file that is damaged, of
 //! something else or of another version is neither used nor replaced. An answer that returns is
 //! never served without a confirmation. Answers to queries, parts, errors, answers of clients' own
-//! credentials, and what nothing can revalidate are left out.
+//! credentials, and what nothing can revalidate are left out. The copies that replicas share have
+//! the same form (`far`).
 
 mod answers;
+pub mod far;
 mod file;
 mod names;
 

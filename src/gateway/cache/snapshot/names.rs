@@ -47,6 +47,11 @@ impl Namer {
     }
 }
 
+/// The name of a stored answer of a view.
+pub fn name_of_answer(salt: &[u8], scope: &str, key: &[u8]) -> String {
+    Namer(hmac::Key::new(hmac::HMAC_SHA256, salt)).name([b"answer", scope.as_bytes(), key])
+}
+
 impl Names {
     pub fn of(config: &Config, tokens: &Tokens, mode: Mode, salt: &[u8]) -> Self {
         let namer = Namer(hmac::Key::new(hmac::HMAC_SHA256, salt));
