@@ -4,9 +4,9 @@
 //!
 //! [`clock`] (time) · [`random`] (seeded numbers) · [`api`] (facts about the upstream) · [`config`]
 //! · [`decision`] (every policy, pure) · [`tokens`] · [`webhooks`] · [`writes`] · [`state`] (what
-//! replicas share) · [`gateway`] (the I/O shell) · [`telemetry`] · `cross_site` (marks of browsers) · [`admin`] · `emulator` (the
-//! upstream for tests and demos; shares no rule with `decision`) · `simulation` (all of it in
-//! virtual time) · [`cli`].
+//! replicas share) · [`gateway`] (the I/O shell) · [`telemetry`] · `cross_site` (marks of browsers)
+//! · [`admin`] · `emulator` (the upstream for tests and demos; shares no rule with `decision`) ·
+//! `simulation` (all of it in virtual time) · [`cli`].
 //!
 //! Dependencies point one way: `gateway → decision → api`, `emulator → api`, `simulation →
 //! decision, emulator`. ARCHITECTURE.md follows a request through them.

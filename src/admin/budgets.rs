@@ -13,6 +13,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
+use super::replicas::{self, Replicas};
 use super::{Reply, pages};
 use crate::clock::Timestamp;
 use crate::decision::breaker::State;
@@ -36,6 +37,9 @@ pub struct Budgets {
     /// The addresses that differ in scheme, host or port; absent in the answer of older gateways.
     #[serde(default)]
     pub upstreams: Vec<UpstreamState>,
+    /// This replica among several; `null` for a gateway that is alone.
+    #[serde(default)]
+    pub replicas: Option<Replicas>,
     /// In the order of the config.
     pub accounts: Vec<AccountBudgets>,
 }
@@ -181,6 +185,7 @@ pub fn of(gateway: &Gateway) -> Budgets {
         now: now.as_secs_ceil(),
         now_iso: now.rfc3339(),
         upstreams: gateway.dispatcher.breakers().states().map(UpstreamState::from).collect(),
+        replicas: replicas::of(gateway),
         accounts: accounts.collect(),
         waiting: gateway.dispatcher.admissions().waiting() as u64,
     }

@@ -11,6 +11,7 @@ mod clients;
 mod listener;
 mod pages;
 mod reload;
+pub(crate) mod replicas;
 pub(crate) mod writes;
 
 use std::io;
@@ -163,6 +164,12 @@ async fn page(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Rep
             (&Method::POST, Some(body)) => budgets::refresh(&gateway, &body).await,
             (&Method::POST, None) => pages::error(StatusCode::PAYLOAD_TOO_LARGE, NO_BODY),
             _ => only_post(),
+        };
+    }
+    if path == "/api/replicas" {
+        return match request.method {
+            Method::GET | Method::HEAD => replicas::page(&gateway).await,
+            _ => only_get(),
         };
     }
     if path == "/readyz" && !gateway.env.active.is_leaving() {

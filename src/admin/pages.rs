@@ -27,11 +27,11 @@ pub fn text(status: StatusCode, text: &str) -> Reply {
 pub fn readiness(gateway: &Gateway) -> Reply {
     if gateway.env.active.is_leaving() {
         text(StatusCode::SERVICE_UNAVAILABLE, "draining")
+    } else if let Some(problem) = unshared(gateway) {
+        text(StatusCode::SERVICE_UNAVAILABLE, &problem)
     } else if !gateway.dispatcher.has_looked() {
         let message = "the upstream has not answered about the tokens yet";
         text(StatusCode::SERVICE_UNAVAILABLE, message)
-    } else if let Some(problem) = unshared(gateway) {
-        text(StatusCode::SERVICE_UNAVAILABLE, &problem)
     } else if let without = gateway.dispatcher.lacking_token()
         && !without.is_empty()
     {

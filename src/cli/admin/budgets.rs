@@ -108,13 +108,28 @@ fn render(budgets: &Snapshot, address: &str) -> String {
         counted(budgets.accounts.len() as u64, "account"),
         counted(budgets.waiting, "request")
     );
+    if let Some(replicas) = &budgets.replicas {
+        let _ = writeln!(text, "one of {}", counted(replicas.heard as u64, "replica"));
+    }
+    let unshared = budgets.replicas.iter().filter_map(|replicas| {
+        let reason = plain(replicas.reason.as_deref()?);
+        Some(match replicas.out_since {
+            Some(since) => {
+                let seconds = budgets.now.saturating_sub(since);
+                format!("Redis is out of reach for {seconds} s: {reason}")
+            }
+            None => format!("Redis has not been reached yet: {reason}"),
+        })
+    });
     let down = budgets.upstreams.iter().filter_map(|upstream| {
         let since = budgets.now.saturating_sub(upstream.down_since?);
         let upstream = plain(&upstream.upstream);
         Some(format!("{upstream}: the upstream is down for {since} s; only probes are sent"))
     });
-    let complaints: Vec<String> =
-        down.chain(accounts.iter().flat_map(|account| complaints(account, budgets.now))).collect();
+    let complaints: Vec<String> = unshared
+        .chain(down)
+        .chain(accounts.iter().flat_map(|account| complaints(account, budgets.now)))
+        .collect();
     if !complaints.is_empty() {
         text.push_str("\nneeds attention\n");
         for complaint in complaints {
@@ -303,6 +318,7 @@ mod tests {
                 now_iso: "2027-01-15T08:00:00Z".into(),
                 waiting: 2,
                 upstreams: Vec::new(),
+                replicas: None,
                 accounts,
             },
             "127.0.0.1:9090",

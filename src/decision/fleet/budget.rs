@@ -82,6 +82,13 @@ impl Budget {
         self.seen
     }
 
+    /// The parts of all replicas.
+    pub(super) fn parts(&self) -> impl Iterator<Item = (ReplicaId, Use)> + '_ {
+        self.parts.iter().map(|(id, part)| {
+            (*id, Use { held: part.held, in_use: part.in_use, wants: part.wants })
+        })
+    }
+
     /// Units that are held, or may have been spent.
     pub fn taken(&self) -> u64 {
         let held = self.parts.values().map(|part| u64::from(part.held)).sum::<u64>();

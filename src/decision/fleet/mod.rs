@@ -67,6 +67,23 @@ pub struct Part {
     pub bound: u32,
 }
 
+/// A part in a record, for operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldPart {
+    /// Name of the capacity, or `budget` and the resource.
+    pub limit: String,
+    /// Its holder.
+    pub replica: ReplicaId,
+    /// Amount that it holds.
+    pub held: u32,
+    /// Amount in use at its last report.
+    pub in_use: u32,
+    /// Amount that it wants beside.
+    pub wants: u32,
+    /// Time of its last report; `None` for one that is silent or has left.
+    pub reported_at: Option<Timestamp>,
+}
+
 /// A capacity that use frees after a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapacityReport {

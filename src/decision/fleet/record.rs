@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::budget::Budget;
 use super::{
-    Answer, BudgetReport, CapacityReport, FLOOR_FOR, HELD_FOR, Part, ReplicaId, Report, Use,
-    WritesReport, end_of, fair_part,
+    Answer, BudgetReport, CapacityReport, FLOOR_FOR, HELD_FOR, HeldPart, Part, ReplicaId, Report,
+    Use, WritesReport, end_of, fair_part,
 };
 use crate::clock::Timestamp;
 
@@ -111,6 +111,32 @@ impl Record {
         let held = held.map(|part| u64::from(part.held));
         let gone = self.gone.get(name).into_iter().flatten();
         held.sum::<u64>() + gone.map(|gone| u64::from(gone.amount)).sum::<u64>()
+    }
+
+    /// All parts, for operators.
+    pub fn parts(&self) -> impl Iterator<Item = HeldPart> + '_ {
+        let reported_at = |id: ReplicaId| Some(self.replicas.get(&id)?.until - HELD_FOR);
+        let capacities = self.replicas.iter().flat_map(move |(id, replica)| {
+            replica.parts.iter().map(move |(name, part)| HeldPart {
+                limit: name.clone(),
+                replica: *id,
+                held: part.held,
+                in_use: part.in_use,
+                wants: part.wants,
+                reported_at: reported_at(*id),
+            })
+        });
+        let budgets = self.budgets.iter().flat_map(move |(resource, budget)| {
+            budget.parts().map(move |(replica, Use { held, in_use, wants })| HeldPart {
+                limit: format!("budget {resource}"),
+                replica,
+                held,
+                in_use,
+                wants,
+                reported_at: reported_at(replica),
+            })
+        });
+        capacities.chain(budgets)
     }
 
     /// A budget of the account.

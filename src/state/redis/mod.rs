@@ -1,8 +1,8 @@
 //! The home of real replicas: Redis, or a server with its protocol.
 //!
 //! Every operation concerns one key, so that it works in a cluster. A record is replaced only if it
-//! is the one that was read: its text begins with a random id, which a writer changes. The time of a
-//! record is that of the server, read with it.
+//! is the one that was read: its text begins with a random id, which a writer changes. The time of
+//! a record is that of the server, read with it.
 
 mod check;
 mod connection;

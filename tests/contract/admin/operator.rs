@@ -14,13 +14,13 @@ use weir::admin::Admin;
 
 use crate::support::{Reply, World};
 
-pub(super) const ISSUES: &str = "/repos/acme/widgets/issues";
-pub(super) const ADMIN: &str = "admin = \"127.0.0.1:0\"";
-pub(super) const TOKEN: &str = "open-sesame-of-the-operators";
+pub(crate) const ISSUES: &str = "/repos/acme/widgets/issues";
+pub(crate) const ADMIN: &str = "admin = \"127.0.0.1:0\"";
+pub(crate) const TOKEN: &str = "open-sesame-of-the-operators";
 
 /// A client of the admin listener.
 pub struct Operator {
-    pub(super) address: SocketAddr,
+    pub(crate) address: SocketAddr,
     http: Client<HttpConnector, Full<Bytes>>,
 }
 
@@ -34,7 +34,7 @@ impl Operator {
         Self { address, http: Client::builder(TokioExecutor::new()).build_http() }
     }
 
-    pub(super) async fn ask(
+    pub(crate) async fn ask(
         &self,
         method: Method,
         path: &str,
@@ -57,11 +57,11 @@ impl Operator {
         reply
     }
 
-    pub(super) async fn purge(&self, body: &str) -> Reply {
+    pub(crate) async fn purge(&self, body: &str) -> Reply {
         self.post("/api/cache/purge", body).await
     }
 
-    pub(super) async fn post(&self, path: &str, body: &str) -> Reply {
+    pub(crate) async fn post(&self, path: &str, body: &str) -> Reply {
         let request = Request::post(format!("http://{}{path}", self.address))
             .header("content-type", "application/json")
             .body(Full::from(body.to_owned()))
@@ -69,11 +69,11 @@ impl Operator {
         Reply::read(self.http.request(request).await.unwrap()).await
     }
 
-    pub(super) async fn budgets(&self) -> Value {
+    pub(crate) async fn budgets(&self) -> Value {
         self.get("/api/budgets").await.json()
     }
 
-    pub(super) async fn client(&self, name: &str) -> Value {
+    pub(crate) async fn client(&self, name: &str) -> Value {
         let all = self.get("/api/clients").await.json();
         let found =
             all["clients"].as_array().unwrap().iter().find(|client| client["client"] == name);
@@ -81,19 +81,19 @@ impl Operator {
     }
 
     /// The value of one series.
-    pub(super) async fn metric(&self, series: &str) -> Option<f64> {
+    pub(crate) async fn metric(&self, series: &str) -> Option<f64> {
         let text = String::from_utf8(self.get("/metrics").await.body.to_vec()).unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         line.map(|value| value.parse().unwrap())
     }
 
     /// Runs `weir budgets` as an operator does.
-    pub(super) async fn weir_budgets(&self, arguments: &[&str], token: Option<&str>) -> Output {
+    pub(crate) async fn weir_budgets(&self, arguments: &[&str], token: Option<&str>) -> Output {
         self.weir("budgets", arguments, token).await
     }
 
     /// Runs a command as an operator does.
-    pub(super) async fn weir(&self, name: &str, arguments: &[&str], token: Option<&str>) -> Output {
+    pub(crate) async fn weir(&self, name: &str, arguments: &[&str], token: Option<&str>) -> Output {
         let folder = tempfile::tempdir().unwrap();
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_weir"));
         command.arg(name).args(arguments).current_dir(folder.path()).env_remove("WEIR_ADMIN_TOKEN");
@@ -104,7 +104,7 @@ impl Operator {
     }
 }
 
-pub(super) fn printed(output: &Output) -> String {
+pub(crate) fn printed(output: &Output) -> String {
     format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),

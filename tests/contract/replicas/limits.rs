@@ -5,9 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::join_all;
+use http::Method;
 use serde_json::json;
 
-use super::Replicas;
+use weir::state::Reach;
+
+use super::{Replicas, is_away};
+use crate::admin::operator::{ADMIN, Operator};
 use crate::support::{Setup, eventually};
 
 const ISSUES: &str = "/repos/acme/widgets/issues";
@@ -65,4 +69,49 @@ async fn a_secondary_refusal_silences_all_replicas() {
     println!("the last request came {last} ms after the refusal");
     let within = std::env::var("SILENT_WITHIN_MS").map_or(500, |millis| millis.parse().unwrap());
     assert!(last <= within, "{last} ms after the refusal another request was sent");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operators_see_the_parts_of_all_replicas() {
+    let mut replicas = Replicas::start(Setup::new().listen(ADMIN), 2).await;
+    for replica in 0..2 {
+        replicas.get(replica, ISSUES).await.assert_status(200);
+    }
+    replicas.world.current.begin_look();
+    let operator = Operator::of(&replicas.world).await;
+    let fleet = operator.get("/api/replicas").await.json();
+    assert_eq!((&fleet["redis"], &fleet["heard"]), (&json!("in_reach"), &json!(2)), "{fleet}");
+    let parts = fleet["accounts"][0]["parts"].as_array().unwrap();
+    let holders = parts.iter().filter(|part| part["limit"] == "budget core");
+    assert!(holders.clone().count() > 0, "{fleet}");
+    assert!(holders.clone().all(|part| part["held"].as_u64() >= part["in_use"].as_u64()));
+    assert_eq!(operator.budgets().await["replicas"]["redis"], "in_reach");
+    assert_eq!(operator.metric("weir_redis_up").await, Some(1.0));
+    replicas.redis.take();
+    eventually(|| replicas.all().all(|current| is_away(current))).await;
+    operator.ask(Method::GET, "/api/replicas", None).await.assert_status(503);
+    eventually(|| is_out(&replicas)).await;
+    let ready = operator.get("/readyz").await;
+    ready.assert_status(200);
+    let text = String::from_utf8(ready.body.to_vec()).unwrap();
+    assert!(text.contains("Redis is out of reach for"), "{text}");
+}
+
+fn is_out(replicas: &Replicas) -> bool {
+    let env = &replicas.world.current.gateway().env;
+    matches!(env.replica.as_ref().unwrap().reach(), Reach::Out(..))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_without_redis_is_not_ready() {
+    let state = "[state]\nredis = \"redis://127.0.0.1:1\"";
+    let world = Setup::new().listen(ADMIN).config(state).client("max_wait = \"1ms\"").start().await;
+    world.current.begin_look();
+    let operator = Operator::of(&world).await;
+    let ready = operator.ask(Method::GET, "/readyz", None).await;
+    ready.assert_status(503);
+    let text = String::from_utf8(ready.body.to_vec()).unwrap();
+    assert!(text.contains("Redis has not been reached yet"), "{text}");
+    assert_ne!(world.get(ISSUES).await.status, 200, "nothing may be sent");
+    assert_eq!(world.upstream_requests().iter().filter(|entry| entry.path == ISSUES).count(), 0);
 }
