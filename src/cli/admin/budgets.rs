@@ -336,6 +336,7 @@ mod tests {
         let of = |upstreams| Snapshot {
             now: NOW,
             now_iso: String::new(),
+            replicas: None,
             waiting: 0,
             upstreams,
             accounts: Vec::new(),
