@@ -15,8 +15,8 @@ use super::redis::RedisHome;
 use super::{Away, Changes, Home, Peers};
 use crate::state::message::{Content, Message};
 
-/// The time after a message of its own, once heard, for which a replica relies on what it has heard.
-/// Ours: four of these messages.
+/// The time after a message of its own, once heard, for which a replica relies on what it has
+/// heard. Ours: four of these messages.
 pub const TOUCH: Duration = Duration::from_secs(1);
 
 /// This replica.
