@@ -1,5 +1,5 @@
-//! Names of views and tokens that are the same in every replica with the same config, for the copies
-//! of answers that they share (`gateway/cache/snapshot/far.rs`).
+//! Names of views and tokens that are the same in every replica with the same config, for the
+//! copies of answers that they share (`gateway/cache/snapshot/far.rs`).
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -73,8 +73,8 @@ pub trait Home: Send + Sync {
     /// Sends a message to all replicas that listen, this one among them.
     async fn publish(&self, message: &Message) -> Result<(), Away>;
 
-    /// Listens for messages for the life of the returned [`News`]. A gap, such as a lost connection,
-    /// is news of its own.
+    /// Listens for messages for the life of the returned [`News`]. A gap, such as a lost
+    /// connection, is news of its own.
     fn listen(&self) -> News;
 
     /// Returns a value; `None` for an unknown key.
@@ -86,8 +86,8 @@ pub trait Home: Send + Sync {
     /// Removes a value if the key has this one.
     async fn release(&self, key: &str, value: &str) -> Result<(), Away>;
 
-    /// Returns a thing that is kept under a key. Without one, claims the right to make it for a time:
-    /// the others find it busy until it is kept, or the claim is over.
+    /// Returns a thing that is kept under a key. Without one, claims the right to make it for a
+    /// time: the others find it busy until it is kept, or the claim is over.
     async fn find_or_claim(
         &self,
         key: &str,
