@@ -80,7 +80,7 @@ pub struct Config {
     pub limits: Limits,
     /// The queue of writes.
     pub writes: Writes,
-    /// What several replicas share.
+    /// The Redis that several replicas share.
     pub state: State,
     /// Deliveries by the upstream, if configured.
     pub webhooks: Option<Webhooks>,

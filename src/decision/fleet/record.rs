@@ -21,7 +21,7 @@ const GATHERING: Duration = Duration::from_secs(1);
 pub struct Record {
     began: Timestamp,
     replicas: BTreeMap<ReplicaId, Replica>,
-    /// What silent replicas may have used or may use, until it counts no more.
+    /// Amounts that silent replicas may have used or may use, until they count no more.
     gone: BTreeMap<String, Vec<Gone>>,
     budgets: BTreeMap<String, Budget>,
     cooldown_until: Timestamp,

@@ -75,7 +75,7 @@ struct BudgetPart {
     wants_probe: bool,
 }
 
-/// What a report is about, each with its floor.
+/// The capacities and budgets of a report, each with its floor.
 #[derive(Debug)]
 struct Reported {
     capacities: Vec<(Capacity, u32)>,

@@ -1,5 +1,5 @@
-//! What the replicas say to each other: that they are there, which accounts the upstream refuses,
-//! and what has changed.
+//! Messages between the replicas: that they are there, which accounts the upstream refuses, and
+//! what has changed.
 //!
 //! A change is noted by all before the client that made it has its answer. A replica that has not
 //! heard itself for a second serves nothing without the upstream, because it may have missed a

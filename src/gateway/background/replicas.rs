@@ -36,7 +36,7 @@ struct Synced {
     answer: Result<(Option<Answer>, u32), Away>,
 }
 
-/// What is known of the reports on one account.
+/// The reports on one account so far.
 #[derive(Default)]
 struct Reports {
     last: Option<Instant>,
