@@ -4,6 +4,8 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::json;
 
+use weir::state::TOUCH;
+
 use super::{Replicas, is_away};
 use crate::support::setup::gateway_by;
 use crate::support::{Setup, all_have_status, eventually};
@@ -79,4 +81,22 @@ async fn a_new_replica_pays_for_nothing_that_is_unchanged() {
     let seen = replicas.world.upstream_requests();
     let paid = seen[before..].iter().filter(|entry| entry.status == 200);
     assert_eq!(paid.filter(|entry| entry.path.contains("/issues/")).count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_waits_for_a_replica_that_has_not_noted_it() {
+    let replicas = Replicas::start(Setup::new().unspaced_writes(), 1).await;
+    let redis = replicas.redis.as_ref().unwrap();
+    let body = json!({ "description": "new" }).to_string();
+    // From then on, a write takes milliseconds.
+    replicas.send(0, Method::PATCH, REPO, &body).await.assert_status(200);
+    // Another replica is there, and never notes anything.
+    let message = "{\\\"from\\\":7,\\\"content\\\":{\\\"here\\\":1}}";
+    assert_eq!(redis.run(&format!("PUBLISH weir:messages \"{message}\"")), ":1");
+    let heard = || replicas.world.gateway.env.replica.as_ref().unwrap().peers.count();
+    eventually(|| heard() == 2).await;
+    let begun = replicas.world.clock.now();
+    replicas.send(0, Method::PATCH, REPO, &body).await.assert_status(200);
+    let waited = replicas.world.clock.now().since(begun);
+    assert!(waited >= TOUCH, "the answer came after {waited:?}, before the other one is silent");
 }
