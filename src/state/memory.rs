@@ -25,7 +25,6 @@ pub struct MemoryHome {
 #[derive(Default)]
 struct Inner {
     records: HashMap<String, Record>,
-    values: HashMap<String, (Bytes, Timestamp)>,
     kept: HashMap<String, (Kept, Timestamp)>,
     listeners: Vec<mpsc::Sender<Heard>>,
 }
@@ -42,13 +41,6 @@ enum Kept {
     Thing(Bytes, Timestamp),
     /// Of this holder.
     Claim(String),
-}
-
-impl Inner {
-    fn value(&mut self, now: Timestamp, key: &str) -> Option<Bytes> {
-        self.values.retain(|_, (_, until)| now < *until);
-        self.values.get(key).map(|(value, _)| value.clone())
-    }
 }
 
 #[async_trait]
@@ -87,29 +79,6 @@ impl Home for MemoryHome {
         let _ = sender.try_send(Heard::Gap);
         self.inner.lock().listeners.push(sender);
         News(receiver)
-    }
-
-    async fn get(&self, key: &str) -> Result<Option<Bytes>, Away> {
-        Ok(self.inner.lock().value(self.clock.now(), key))
-    }
-
-    async fn claim(&self, key: &str, value: &str, lifetime: Duration) -> Result<bool, Away> {
-        let now = self.clock.now();
-        let mut inner = self.inner.lock();
-        let is_free = inner.value(now, key).is_none_or(|holder| holder == value.as_bytes());
-        if is_free {
-            let value = Bytes::copy_from_slice(value.as_bytes());
-            inner.values.insert(key.to_owned(), (value, now + lifetime));
-        }
-        Ok(is_free)
-    }
-
-    async fn release(&self, key: &str, value: &str) -> Result<(), Away> {
-        let mut inner = self.inner.lock();
-        if inner.value(self.clock.now(), key).is_some_and(|holder| holder == value.as_bytes()) {
-            inner.values.remove(key);
-        }
-        Ok(())
     }
 
     async fn find_or_claim(

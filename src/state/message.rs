@@ -31,7 +31,7 @@ pub enum Content {
     Noted(ReplicaId, u64),
 }
 
-/// What a replica hears.
+/// News for a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// A message, also of this replica.

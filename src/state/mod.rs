@@ -1,4 +1,4 @@
-//! What several replicas of the gateway share: the records of the accounts' limits, and messages.
+//! State that several replicas of the gateway share: the records of limits, copies, and messages.
 //!
 //! A [`Home`] keeps it: [`memory`] for replicas in one process, [`redis`] for real ones. One suite
 //! (`conformance`) holds both to the same behaviour. The records' policy is
@@ -41,7 +41,7 @@ pub use replica::{Reach, Replica, TOUCH};
 #[error("{0}")]
 pub struct Away(pub String);
 
-/// What is under a key.
+/// The content of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// A thing, and its age by the clock of the home.
@@ -76,15 +76,6 @@ pub trait Home: Send + Sync {
     /// Listens for messages for the life of the returned [`News`]. A gap, such as a lost
     /// connection, is news of its own.
     fn listen(&self) -> News;
-
-    /// Returns a value; `None` for an unknown key.
-    async fn get(&self, key: &str) -> Result<Option<Bytes>, Away>;
-
-    /// Sets a value for a time if the key has none, or this one. Returns true if it is set.
-    async fn claim(&self, key: &str, value: &str, lifetime: Duration) -> Result<bool, Away>;
-
-    /// Removes a value if the key has this one.
-    async fn release(&self, key: &str, value: &str) -> Result<(), Away>;
 
     /// Returns a thing that is kept under a key. Without one, claims the right to make it for a
     /// time: the others find it busy until it is kept, or the claim is over.

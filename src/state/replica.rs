@@ -65,7 +65,7 @@ impl Replica {
         })
     }
 
-    /// What it shares with the others.
+    /// The state that it shares with the others.
     pub fn home(&self) -> &Arc<dyn Home> {
         &self.home
     }

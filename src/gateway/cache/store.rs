@@ -205,7 +205,7 @@ pub struct Store {
     /// The things that answers to GraphQL queries name, by the keys of their addresses. They are
     /// beside the entries, because most entries have none.
     named: BoundedCache<CacheKey, Arc<Named>>,
-    /// What all replicas share of the answers.
+    /// Copies of answers that all replicas share.
     pub far: FarCopies,
     /// Of this process, in milliseconds; zero if it took over no entries.
     restarted_at: AtomicU64,

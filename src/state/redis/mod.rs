@@ -44,11 +44,6 @@ local time = redis.call('TIME')
 if math.abs(time[1] - ARGV[2]) > 2 then return 0 end
 redis.call('SET', KEYS[1], ARGV[3])
 return 1";
-const CLAIM: &str = "\
-local held = redis.call('GET', KEYS[1])
-if held and held ~= ARGV[1] then return 0 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return 1";
 /// A key has `C` and a holder, or `T`, the time at which the thing was made, and the thing.
 const FIND_OR_CLAIM: &str = "\
 local held = redis.call('GET', KEYS[1])
@@ -69,10 +64,6 @@ return 1";
 const GIVE_UP: &str = "\
 if redis.call('GET', KEYS[1]) == 'C' .. ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0";
-const RELEASE: &str = "\
-if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
-return 0";
-
 /// See the module. Cheap to share.
 pub struct RedisHome {
     connection: Arc<Connection>,
@@ -186,20 +177,6 @@ impl Home for RedisHome {
 
     fn listen(&self) -> News {
         listening::begin(&self.connection, &self.prefix)
-    }
-
-    async fn get(&self, key: &str) -> Result<Option<Bytes>, Away> {
-        self.connection.run(cmd("GET").arg(self.key("value", key))).await
-    }
-
-    async fn claim(&self, key: &str, value: &str, lifetime: Duration) -> Result<bool, Away> {
-        let claim =
-            eval(CLAIM, &self.key("value", key)).arg(value).arg(millis(lifetime)).to_owned();
-        Ok(self.connection.run::<u8>(&claim).await? == 1)
-    }
-
-    async fn release(&self, key: &str, value: &str) -> Result<(), Away> {
-        self.connection.run(eval(RELEASE, &self.key("value", key)).arg(value)).await
     }
 
     async fn find_or_claim(

@@ -1,4 +1,4 @@
-//! What the replicas of the gateway share, in figures.
+//! Figures about the state that replicas of the gateway share.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;

@@ -48,7 +48,7 @@ struct Head {
     tokens: Vec<String>,
 }
 
-/// What the far copies have for a fetch.
+/// The result of a look at the far copies.
 pub enum Far {
     /// The answer that another replica has fetched meanwhile.
     Answer(FetchResult),
