@@ -33,7 +33,7 @@ impl Replicas {
     /// The same with arguments of the redis-server.
     async fn start_with(setup: Setup, count: usize, arguments: &[&str]) -> Self {
         let redis = RedisServer::start(arguments);
-        let state = format!("[state]\nredis = \"{}\"\nreplicas_max = {count}", redis.url());
+        let state = state_of(&redis, count);
         let world = setup.config(&state).start().await;
         let others = (1..count).map(|_| gateway_by(&world.text, &world.clock)).collect();
         let replicas = Self { redis: Some(redis), world, others };
@@ -60,6 +60,12 @@ impl Replicas {
     async fn send(&self, replica: usize, method: Method, path: &str, body: &str) -> Reply {
         self.world.send_to(self.address(replica), method, path, &[], body).await
     }
+}
+
+/// The config's section. The timeout is longer than a busy machine delays an answer.
+fn state_of(redis: &RedisServer, count: usize) -> String {
+    let url = redis.url();
+    format!("[state]\nredis = {{ url = \"{url}\", op_timeout = \"500ms\" }}\nreplicas_max = {count}")
 }
 
 /// True if a replica has no connection, or has not heard itself for a while.

@@ -127,7 +127,8 @@ async fn a_head_of_endless_continuations_ends_its_connection() {
     let mut sent = 0;
     while connection.send_unless_full(&more).await {
         sent += 1;
-        assert!(sent < 10_000, "the head goes on");
+        // Far more than the buffers between the two hold.
+        assert!(sent < 500_000, "the head goes on");
     }
     world.get(REPOSITORY).await.assert_status(200);
 }
