@@ -192,7 +192,7 @@ async fn begin(
     let (clock, metrics) = (Clock::system(), Arc::new(Metrics::new()));
     let file = match &config.writes.store {
         WriteStore::File(path) => Some((path.clone(), Arc::new(HandedStore::default()))),
-        WriteStore::Memory => None,
+        WriteStore::Memory | WriteStore::Redis => None,
     };
     let store = file.as_ref().map(|(_, store)| Arc::clone(store));
     let all: Arc<dyn Store> = match &store {

@@ -38,11 +38,11 @@ pub use input::secret_file::{SecretFile, Stamp};
 pub use reload::Reload;
 pub use sections::{
     Account, Allow, AllowedMethod, App, CaFile, CaRoots, Cache, CacheRule, Certificate,
-    CertificateFault, CertificateFiles, Client, ClientAuth, ClientKey, FetchUrl, Freshness, Hook,
-    Https, Installation, Issuer, IssuerKeys, KEY_PREFIX, Limits, Listen, LogFormat, OidcClient,
-    PASSTHROUGH_ACCOUNT, Pace, Passthrough, Pool, Priority, Proxies, Proxy, Reach, Redis, RedisUrl,
-    ServerTls, State, Telemetry, Territory, Token, Topology, Upstream, Webhooks, WriteStore,
-    Writes, digest, digest_hex, generate, load_certificate, parse_expiry,
+    CertificateFault, CertificateFiles, Client, ClientAuth, ClientKey, Durability, FetchUrl,
+    Freshness, Hook, Https, Installation, Issuer, IssuerKeys, KEY_PREFIX, Limits, Listen,
+    LogFormat, OidcClient, PASSTHROUGH_ACCOUNT, Pace, Passthrough, Pool, Priority, Proxies, Proxy,
+    Reach, Redis, RedisUrl, ServerTls, State, Telemetry, Territory, Token, Topology, Upstream,
+    Webhooks, WriteStore, Writes, digest, digest_hex, generate, load_certificate, parse_expiry,
 };
 
 /// The JSON schema of the config, draft 2020-12. A test compares it with the reader.
@@ -262,8 +262,8 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
         Cache::read(reader, upstream.as_ref().map(|upstream| upstream.dialect))
     });
     let limits = root.section("limits", |reader| Some(Limits::read(reader)));
-    let state = root.section("state", State::read);
-    let writes = root.section("writes", |reader| Some(Writes::read(reader)));
+    let mut state = root.section("state", State::read);
+    let writes = root.section("writes", |reader| Writes::read(reader, state.as_mut()));
     let webhooks = root.if_set("webhooks", |entry| Webhooks::read(entry, &accounts));
     let telemetry = root.section("telemetry", |reader| Some(Telemetry::read(reader)));
     sections::check_credentials(root, &accounts, &tokens, &apps);

@@ -117,6 +117,7 @@ impl Config {
         restart.keep("cache.snapshot", &mut self.cache.snapshot, &old.cache.snapshot);
         let (writes, before) = (&mut self.writes, &old.writes);
         restart.keep("writes.store", &mut writes.store, &before.store);
+        restart.keep("writes.durability", &mut writes.durability, &before.durability);
         restart.keep("writes.retention", &mut writes.retention, &before.retention);
         restart.keep("writes.queue_max", &mut writes.queue_max, &before.queue_max);
         let (state, before) = (&mut self.state, &old.state);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, WriteStore as WriteStoreKind};
 use crate::gateway::background::{audit::Audit, webhook_monitor::WebhookMonitor};
 use crate::gateway::cache::read_cache::ReadCache;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
@@ -15,7 +15,7 @@ use crate::gateway::request::{downstream::Downstream, router::Router, webhooks::
 use crate::gateway::response::responder::Responder;
 use crate::gateway::write::{queue::Queue, turns::Turns, writes::Writes};
 use crate::telemetry::Metrics;
-use crate::writes::Store as WriteStore;
+use crate::writes::{SharedStore, Store as WriteStore};
 
 /// Everything that requests share, by one config. State that outlives a config is shared with the
 /// gateways before and after it.
@@ -47,7 +47,8 @@ impl Gateway {
         self.router.clients().issuers()
     }
 
-    /// Builds the first gateway of a process. The receiver yields the queued writes whose turn has
+    /// Builds the first gateway of a process. `store` has the writes unless all replicas share them.
+    /// The receiver yields the queued writes whose turn has
     /// come.
     pub(super) fn start(
         config: Arc<Config>,
@@ -55,10 +56,14 @@ impl Gateway {
         metrics: Arc<Metrics>,
         store: Arc<dyn WriteStore>,
     ) -> (Self, mpsc::UnboundedReceiver<u64>) {
-        let (turns, called) = Turns::new(config.writes.queue_max.get() as usize);
-        let retention = config.writes.retention;
-        let queue = Queue::new(store, clock.clone(), retention, Arc::clone(&metrics));
+        let (writes_max, retention) = (config.writes.queue_max, config.writes.retention);
+        let is_shared = config.writes.store == WriteStoreKind::Redis;
         let env = Environment::new(config, clock, metrics, None);
+        let shared = env.replica.as_ref().filter(|_| is_shared);
+        let shared = shared.map(|replica| SharedStore::begin(replica, retention));
+        let store = shared.clone().map_or(store, |shared| Arc::new(shared) as _);
+        let (turns, called) = Turns::among(writes_max.get() as usize, shared);
+        let queue = Queue::new(store, env.clock.clone(), retention, Arc::clone(&env.metrics));
         (Self::build(env, turns, queue, None), called)
     }
 

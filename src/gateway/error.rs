@@ -295,7 +295,10 @@ impl From<StoreError> for GatewayError {
         tracing::debug!(error = %fault, "a write could not be kept, and was refused");
         match fault {
             StoreError::Full(_) => Self::NotKept,
-            StoreError::Failed(_) => Self::MayBeKept,
+            StoreError::Away(_) => Self::StateAway,
+            StoreError::Failed(_) | StoreError::Elsewhere | StoreError::Keyed { .. } => {
+                Self::MayBeKept
+            }
         }
     }
 }

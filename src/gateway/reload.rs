@@ -247,6 +247,7 @@ impl Current {
         let gateway = self.gateway();
         if let Some(replica) = &gateway.env.replica {
             // A Redis that is away must not hold the end up.
+            let _ = timeout(LEFT_WITHIN, gateway.writes.queue().leave()).await;
             let _ = timeout(LEFT_WITHIN, leave(replica, &gateway.dispatcher)).await;
         }
     }

@@ -27,8 +27,22 @@ pub enum Content {
     Limited(String),
     /// Changes that invalidate stored answers, with the number of the message.
     Changed(u64, Vec<Change>),
+    /// News of a queued write.
+    Write(WriteNews),
     /// The sender has noted the changes of this message of that replica.
     Noted(ReplicaId, u64),
+}
+
+/// News of a queued write, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WriteNews {
+    /// Its turn in its lane has come.
+    Turn(u64),
+    /// It has ended.
+    Ended(u64),
+    /// A client of another replica waits for it, or has been promised it.
+    Joined(u64),
 }
 
 /// News for a replica.

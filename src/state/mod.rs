@@ -32,7 +32,7 @@ use crate::decision::fleet::{Answer, Record, ReplicaId, Report};
 pub use changes::{Change, Changes};
 pub use far_names::FarCopies;
 pub(crate) use far_names::FarNames;
-pub use message::{Content, Heard, Message, News};
+pub use message::{Content, Heard, Message, News, WriteNews};
 pub use peers::Peers;
 pub use replica::{Reach, Replica, TOUCH};
 

@@ -5,23 +5,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, broadcast};
 
 use crate::clock::Timestamp;
 use crate::config;
 use crate::decision::fleet::ReplicaId;
 
-use super::redis::RedisHome;
+use super::redis::{Connection, RedisHome};
 use super::{Away, Changes, Home, Peers};
-use crate::state::message::{Content, Message};
+use crate::state::message::{Content, Message, WriteNews};
 
 /// The time after a message of its own, once heard, for which a replica relies on what it has
 /// heard. Ours: four of these messages.
 pub const TOUCH: Duration = Duration::from_secs(1);
 
+/// News of writes that are not taken up yet. Ours: more than replicas say in a second. A replica
+/// that misses some looks again within a second.
+const NEWS_MAX: usize = 4_096;
+
 /// This replica.
 pub struct Replica {
     home: Arc<dyn Home>,
+    connection: Arc<Connection>,
     id: ReplicaId,
     since: Timestamp,
     prefix: Arc<str>,
@@ -33,6 +38,8 @@ pub struct Replica {
     pub changes: Changes,
     /// The other replicas.
     pub peers: Peers,
+    /// What the others say of queued writes.
+    pub write_news: broadcast::Sender<WriteNews>,
 }
 
 /// The reach of what the replicas share.
@@ -53,6 +60,7 @@ impl Replica {
         let home = Arc::new(RedisHome::begin(settings));
         let reach = Mutex::new(Reach::Never("not connected yet".to_owned()));
         Arc::new(Self {
+            connection: home.connection(),
             home,
             id: ReplicaId(number),
             since: now,
@@ -62,12 +70,18 @@ impl Replica {
             touched: Notify::new(),
             changes: Changes::default(),
             peers: Peers::default(),
+            write_news: broadcast::channel(NEWS_MAX).0,
         })
     }
 
     /// The state that it shares with the others.
     pub fn home(&self) -> &Arc<dyn Home> {
         &self.home
+    }
+
+    /// The connection of the home.
+    pub fn connection(&self) -> &Arc<Connection> {
+        &self.connection
     }
 
     /// Differs from that of every other replica.

@@ -1,8 +1,8 @@
 //! Writes that outlive their request: their records and their stores (SPECIFICATION D7,
 //! "Asynchronous writes").
 //!
-//! [`record`] defines a queued write and its bytes; [`memory`] and `file` store those bytes. Left
-//! out: sending and retries (`decision`, `gateway`), and HTTP.
+//! [`record`] defines a queued write and its bytes; [`memory`], `file` and [`shared`] store those
+//! bytes. Left out: sending and retries (`decision`, `gateway`), and HTTP.
 
 #[cfg(test)]
 mod conformance;
@@ -11,11 +11,13 @@ pub mod handed;
 pub mod memory;
 mod outage;
 pub mod record;
+pub mod shared;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 pub use record::{Progress, Write, WriteId, WriteState};
+pub use shared::SharedStore;
 
 /// One write in a store: two texts in bytes, of which the second changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +34,8 @@ pub struct Stored {
 pub enum Change {
     /// Adds a write.
     Insert(u64, Stored),
-    /// Replaces the progress of a write; ignored for an unknown number.
+    /// Replaces the progress of a write. An unknown number is ignored, or [`StoreError::Elsewhere`]
+    /// in a shared store.
     Progress(u64, Bytes),
     /// Removes writes.
     Remove(Vec<u64>),
@@ -44,6 +47,20 @@ pub enum StoreError {
     /// No room for new writes; stored ones are safe.
     #[error("there is no room for further writes: {0}")]
     Full(String),
+    /// The state that the replicas share is out of reach, and nothing was stored.
+    #[error("what the replicas share is out of reach: {0}")]
+    Away(String),
+    /// Another replica has this write, or it is gone.
+    #[error("another replica has this write")]
+    Elsewhere,
+    /// Another replica has accepted a write with its key.
+    #[error("another replica has accepted a write with this key")]
+    Keyed {
+        /// The number of that write.
+        number: u64,
+        /// The digest of its request.
+        meaning: [u8; 32],
+    },
     /// A read or write failed. Whether the change was stored is unknown until the next start.
     #[error("the store of writes failed: {0}")]
     Failed(String),
@@ -71,4 +88,9 @@ pub trait Store: Send + Sync {
 
     /// Returns true if its contents survive the process.
     fn is_durable(&self) -> bool;
+
+    /// The store that all replicas share; `None`: it has the writes of one process.
+    fn shared(&self) -> Option<&SharedStore> {
+        None
+    }
 }

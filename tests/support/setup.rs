@@ -310,7 +310,7 @@ pub fn gateway_by(text: &str, clock: &Clock) -> (Arc<Current>, Listening) {
     let config = config::parsed(text);
     let store: Arc<dyn Store> = match &config.writes.store {
         WriteStore::File(path) => Arc::new(FileStore::open(path, |_, _| Ok(())).unwrap()),
-        WriteStore::Memory => Arc::new(MemoryStore::default()),
+        WriteStore::Memory | WriteStore::Redis => Arc::new(MemoryStore::default()),
     };
     let current = Current::with_writes(
         Arc::new(config),

@@ -42,7 +42,7 @@ pub use tls::{
 pub use tokens::Token;
 pub use upstream::Upstream;
 pub use webhooks::{Hook, Webhooks};
-pub use writes::{WriteStore, Writes};
+pub use writes::{Durability, WriteStore, Writes};
 
 pub(crate) use apps::Apps;
 pub(crate) use check::{check_credentials, check_names};

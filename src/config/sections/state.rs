@@ -53,6 +53,8 @@ pub struct Redis {
     pub op_timeout: Duration,
     /// The beginning of all keys and channels.
     pub prefix: Arc<str>,
+    /// It must have on its disk what it has accepted (`writes.store`).
+    pub must_be_durable: bool,
 }
 
 /// The arrangement of the nodes of a Redis.
@@ -217,7 +219,16 @@ impl Read for Redis {
             }
             let urls = urls?;
             Self::check(reader, &urls, &topology, ca_file.is_some())?;
-            Some(Self { urls, topology, username, password, ca_file, op_timeout, prefix })
+            Some(Self {
+                urls,
+                topology,
+                username,
+                password,
+                ca_file,
+                op_timeout,
+                prefix,
+                must_be_durable: false,
+            })
         })
     }
 }
@@ -260,6 +271,7 @@ impl Redis {
             ca_file: None,
             op_timeout: OP_TIMEOUT,
             prefix: PREFIX.into(),
+            must_be_durable: false,
         }
     }
 

@@ -4,9 +4,10 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::config::input::reader::{Entry, Read, Reader};
+use crate::config::input::reader::{Choice, Entry, Read, Reader};
 use crate::config::input::scalars::{Size, duration_text, size_text};
 use crate::config::printer::{Printer, inline, text};
+use crate::config::sections::State;
 
 /// The service recommends a second between mutations (SPECIFICATION, "Limits in practice").
 const SPACING: Duration = Duration::from_secs(1);
@@ -29,6 +30,8 @@ const QUEUE_MAX: NonZeroU32 = NonZeroU32::new(10_000).unwrap();
 pub struct Writes {
     /// Store of queued writes.
     pub store: WriteStore,
+    /// What the Redis of queued writes must promise.
+    pub durability: Durability,
     /// Least time between two writes of one account; zero lets them run side by side.
     pub spacing: Duration,
     /// The same for two writes that trigger notifications.
@@ -52,12 +55,36 @@ pub enum WriteStore {
     Memory,
     /// A database file of one gateway.
     File(PathBuf),
+    /// The Redis of all replicas.
+    Redis,
+}
+
+/// What a Redis must promise of writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// It has each accepted write on its disk.
+    Always,
+    /// It may lose some when it crashes.
+    BestEffort,
 }
 
 impl Writes {
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Self {
-        Self {
-            store: reader.or("store", WriteStore::Memory),
+    /// Reads the section. The Redis of queued writes is that of `state`.
+    pub(crate) fn read(reader: &mut Reader<'_>, state: Option<&mut State>) -> Option<Self> {
+        let store = reader.or("store", WriteStore::Memory);
+        let durability = reader.or("durability", Durability::Always);
+        if store == WriteStore::Redis
+            && let Some(state) = state
+        {
+            let Some(redis) = &mut state.redis else {
+                let accepted = "[state] redis beside it, or another store";
+                return reader.refuse("store", "there is no Redis for it", accepted);
+            };
+            redis.must_be_durable = durability == Durability::Always;
+        }
+        Some(Self {
+            store,
+            durability,
             spacing: reader.or("spacing", SPACING),
             notify_spacing: reader.or("notify_spacing", NOTIFY_SPACING),
             max_attempts: reader.or("max_attempts", MAX_ATTEMPTS),
@@ -65,7 +92,7 @@ impl Writes {
             upload_space: reader.positive("upload_space", UPLOAD_SPACE).0,
             retention: reader.positive("retention", RETENTION),
             queue_max: reader.or("queue_max", QUEUE_MAX),
-        }
+        })
     }
 
     pub(crate) fn print(&self, printer: &mut Printer) {
@@ -73,8 +100,12 @@ impl Writes {
         let store = match &self.store {
             WriteStore::Memory => text("memory"),
             WriteStore::File(path) => inline(&[("path", text(path.display()))]),
+            WriteStore::Redis => text("redis"),
         };
         printer.set("store", store);
+        if self.store == WriteStore::Redis {
+            printer.set("durability", text(self.durability.name()));
+        }
         printer.set("spacing", text(duration_text(self.spacing)));
         printer.set("notify_spacing", text(duration_text(self.notify_spacing)));
         printer.set("max_attempts", self.max_attempts);
@@ -87,7 +118,7 @@ impl Writes {
 
 impl Read for WriteStore {
     fn accepted() -> String {
-        "\"memory\" or { path = \"weir.redb\" }".to_owned()
+        "\"memory\", \"redis\" or { path = \"weir.redb\" }".to_owned()
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
@@ -96,12 +127,14 @@ impl Read for WriteStore {
         }
         match entry.text::<Self>()? {
             "memory" => Some(Self::Memory),
-            "redis" => entry.refuse(
-                "not built in this version: writes cannot be queued in Redis",
-                Self::accepted(),
-            ),
+            "redis" => Some(Self::Redis),
             // Not quoted: a Redis address with its password is a likely mistake.
             _ => entry.refuse("unknown value", Self::accepted()),
         }
     }
+}
+
+impl Choice for Durability {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("always", Self::Always), ("best-effort", Self::BestEffort)];
 }

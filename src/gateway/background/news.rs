@@ -86,7 +86,8 @@ pub async fn keep_hearing(
                     Content::Noted(of, number) if of == replica.id() => {
                         replica.peers.noted(from, number, timer_now());
                     }
-                    Content::Limited(_) | Content::Noted(..) => {}
+                    Content::Write(news) if !is_own => _ = replica.write_news.send(news),
+                    Content::Limited(_) | Content::Noted(..) | Content::Write(_) => {}
                 }
             }
         }

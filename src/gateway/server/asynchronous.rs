@@ -168,7 +168,14 @@ impl Handler {
         let entered = self.while_connected(session, request, queue.enter()).await;
         let _using = entered.ok_or(Stop::ClientGone)??;
         // Another client's write must look as if it did not exist.
-        if queue.write_status(id).is_none_or(|status| status.client != client.index) {
+        let is_own = match queue.write_status(id) {
+            Some(status) => status.client == client.index,
+            None => {
+                let found = queue.look_up(id).await.map_err(not_readable)?;
+                found.is_some_and(|found| found.write.client == client.name)
+            }
+        };
+        if !is_own {
             return Err(GatewayError::NoSuchResource.into());
         }
         if valid.method == Method::DELETE {

@@ -121,10 +121,10 @@ impl Writes {
     pub async fn retry_write(&self, id: WriteId, repetition: Repetition) -> Result<(), NotRetried> {
         let listed = self.queue.look_up(id).await.map_err(NotChanged::Store)?;
         let listed = listed.ok_or(NotChanged::NoSuchWrite)?;
-        let (route, _) = self
-            .queued_route(&listed.write, None)
+        let (group, lane) = self
+            .group_and_lane(&listed.write)
             .map_err(|refused| NotRetried::NotAllowed(refused.as_reason().message))?;
-        Ok(self.queue.retry(&self.turns, &route.lane, id, repetition).await?)
+        Ok(self.queue.retry(&self.turns, (group, &lane), id, repetition).await?)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::clock::Timestamp;
 use crate::gateway::error::GatewayError;
 use crate::gateway::write::writes::Writes;
 use crate::writes::record::{Address, Reason, Unreadable};
-use crate::writes::{Change, Progress, Stored, Write, WriteState};
+use crate::writes::{Change, Progress, SharedStore, Stored, Write, WriteState};
 
 use crate::gateway::write::queue::live::{Finished, Keyed, Live, Size, WriteGroup};
 use crate::gateway::write::queue::write_queue::Queue;
@@ -96,7 +96,7 @@ impl Queue {
     pub fn start(
         self: &Arc<Self>,
         writes: &Writes,
-        current: impl Fn() -> Option<Arc<Writes>> + Send + 'static,
+        current: impl Fn() -> Option<Arc<Writes>> + Clone + Send + Sync + 'static,
         recovery: Recovery,
         called: mpsc::UnboundedReceiver<u64>,
     ) {
@@ -112,17 +112,25 @@ impl Queue {
                 "writes of an earlier run were found"
             );
         }
+        if let Some(events) = self.store.shared().and_then(SharedStore::events) {
+            let (turns, current) = (Arc::clone(&writes.turns), current.clone());
+            tokio::spawn(Arc::clone(self).follow(turns, current, events));
+        }
         tokio::spawn(Arc::clone(self).run(current, called));
         tokio::spawn(Arc::clone(self).forget());
         tokio::spawn(Arc::clone(self).keep_unkept());
         self.opened();
     }
 
-    fn recover(self: &Arc<Self>, writes: &Writes, mut recovery: Recovery) -> Recovered {
+    /// Takes up the writes of an earlier process, or of another replica.
+    pub(super) fn recover(self: &Arc<Self>, writes: &Writes, mut recovery: Recovery) -> Recovered {
         recovery.writes.sort_by_key(|(write, ..)| write.id.number);
         let now = self.clock.now();
         let mut counts = Recovered::default();
-        self.inner.lock().next_number = recovery.next_number.max(1);
+        {
+            let inner = &mut *self.inner.lock();
+            inner.next_number = inner.next_number.max(recovery.next_number);
+        }
         for (write, progress, size) in recovery.writes {
             // A synchronous write without a waiter, whose acceptance was never announced.
             if progress.state == WriteState::Queued && progress.has_waiter {
@@ -179,7 +187,7 @@ impl Queue {
         self.finished(write, group, state, now, size);
     }
 
-    fn finished(
+    pub(super) fn finished(
         &self,
         write: &Write,
         group: WriteGroup,
@@ -215,7 +223,10 @@ impl Queue {
 
 impl Writes {
     /// The group and the lane of a recovered write under the current config.
-    fn group_and_lane(&self, write: &Write) -> Result<(WriteGroup, String), GatewayError> {
+    pub(super) fn group_and_lane(
+        &self,
+        write: &Write,
+    ) -> Result<(WriteGroup, String), GatewayError> {
         let (route, client) = self.queued_route(write, None)?;
         let content = route.content || write.address == Address::Graphql;
         Ok((WriteGroup { client, content, resource: route.endpoint.resource.clone() }, route.lane))

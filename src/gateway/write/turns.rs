@@ -15,8 +15,11 @@ use crate::clock::Timestamp;
 use crate::decision::silence::Silence;
 use crate::decision::writes::lanes::{LaneKey, LanePosition, LaneTicket, Lanes, LanesFull};
 use crate::gateway::dispatch::progress::RequestProgress;
+use crate::writes::SharedStore;
 
 pub struct Turns {
+    /// The lanes of all replicas, which decide instead of those here. `None`: there are none.
+    shared: Option<SharedStore>,
     inner: Mutex<Inner>,
     /// Numbers of queued writes with a turn; bounded by the places in lanes.
     calls: mpsc::UnboundedSender<u64>,
@@ -25,6 +28,8 @@ pub struct Turns {
 struct Inner {
     lanes: Lanes,
     waiting: HashMap<LaneTicket, WaitingWrite>,
+    /// The places here of those that wait in the lanes of all replicas, by their numbers there.
+    shared: HashMap<u64, LaneTicket>,
     /// Of each lane the write that is performed, with its number among all of them.
     heads: HashMap<LaneKey, (u64, RequestProgress)>,
     performed: u64,
@@ -40,17 +45,35 @@ pub struct Turn {
     turns: Arc<Turns>,
     ticket: LaneTicket,
     called: Option<oneshot::Receiver<()>>,
+    shared: Option<SharedSeat>,
+}
+
+/// The seat of a write in the lane of all replicas.
+struct SharedSeat {
+    number: u64,
+    /// The queued write has it, whose end leaves the lane.
+    is_queued: bool,
 }
 
 impl Turns {
     /// Creates lanes for `writes_max` writes, and the channel of queued writes with a turn.
     pub fn new(writes_max: usize) -> (Arc<Self>, mpsc::UnboundedReceiver<u64>) {
+        Self::among(writes_max, None)
+    }
+
+    /// The same with the lanes of all replicas, whose order counts.
+    pub fn among(
+        writes_max: usize,
+        shared: Option<SharedStore>,
+    ) -> (Arc<Self>, mpsc::UnboundedReceiver<u64>) {
         let (calls, called) = mpsc::unbounded_channel();
         (
             Arc::new(Self {
+                shared,
                 inner: Mutex::new(Inner {
                     lanes: Lanes::new(writes_max),
                     waiting: HashMap::new(),
+                    shared: HashMap::new(),
                     heads: HashMap::new(),
                     performed: 0,
                 }),
@@ -70,7 +93,48 @@ impl Turns {
             inner.waiting.insert(ticket, WaitingWrite::SyncWaiter(sender));
             receiver
         });
-        Ok(Turn { turns: Arc::clone(self), ticket, called })
+        Ok(Turn { turns: Arc::clone(self), ticket, called, shared: None })
+    }
+
+    /// The same for a client of this name, behind the writes of all replicas.
+    pub fn enter_as(
+        self: &Arc<Self>,
+        client: u32,
+        name: &str,
+        resource: &str,
+    ) -> Result<Turn, LanesFull> {
+        let Some(shared) = &self.shared else { return self.enter(client, resource) };
+        let (sender, receiver) = oneshot::channel();
+        // Without a number the turn never comes: Redis was not reached yet.
+        let number = shared.next_number();
+        let ticket = {
+            let mut inner = self.inner.lock();
+            let (ticket, _) =
+                inner.lanes.enter(LaneKey { client, resource: resource.to_owned() })?;
+            inner.waiting.insert(ticket, WaitingWrite::SyncWaiter(sender));
+            inner.shared.extend(number.map(|number| (number, ticket)));
+            ticket
+        };
+        if let Some(number) = number {
+            shared.enter(number, shared_lane(name, resource));
+        }
+        let shared = number.map(|number| SharedSeat { number, is_queued: false });
+        Ok(Turn { turns: Arc::clone(self), ticket, called: Some(receiver), shared })
+    }
+
+    /// True if the lanes are those of all replicas.
+    pub fn are_shared(&self) -> bool {
+        self.shared.is_some()
+    }
+
+    /// Calls a write whose turn has come in the lane of all replicas.
+    pub fn call_shared(&self, number: u64) {
+        let mut inner = self.inner.lock();
+        let ticket = inner.shared.get(&number).copied();
+        if let Some(write) = ticket.and_then(|ticket| inner.waiting.remove(&ticket)) {
+            self.shared.iter().for_each(|shared| shared.called(number));
+            self.call(write);
+        }
     }
 
     /// The same for a queued write; the channel delivers its number when its turn comes.
@@ -101,13 +165,16 @@ impl Turns {
         place: LanePosition,
         number: u64,
     ) -> Turn {
-        match place {
-            LanePosition::Behind => {
-                inner.waiting.insert(ticket, WaitingWrite::Queued(number));
-            }
-            LanePosition::Head => self.call(WaitingWrite::Queued(number)),
+        if self.shared.is_some() {
+            inner.waiting.insert(ticket, WaitingWrite::Queued(number));
+            inner.shared.insert(number, ticket);
+        } else if place == LanePosition::Behind {
+            inner.waiting.insert(ticket, WaitingWrite::Queued(number));
+        } else {
+            self.call(WaitingWrite::Queued(number));
         }
-        Turn { turns: Arc::clone(self), ticket, called: None }
+        let shared = self.shared.as_ref().map(|_| SharedSeat { number, is_queued: true });
+        Turn { turns: Arc::clone(self), ticket, called: None, shared }
     }
 
     fn call(&self, write: WaitingWrite) {
@@ -230,12 +297,26 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let mut inner = self.turns.inner.lock();
         inner.waiting.remove(&self.ticket);
-        if let Some(next) = inner.lanes.leave(self.ticket)
-            && let Some(called) = inner.waiting.remove(&next)
-        {
-            self.turns.call(called);
+        let next = inner.lanes.leave(self.ticket);
+        let Some(shared) = &self.turns.shared else {
+            if let Some(called) = next.and_then(|next| inner.waiting.remove(&next)) {
+                self.turns.call(called);
+            }
+            return;
+        };
+        if let Some(SharedSeat { number, is_queued }) = self.shared {
+            inner.shared.remove(&number);
+            drop(inner);
+            if !is_queued {
+                shared.leave(number);
+            }
         }
     }
+}
+
+/// The name of a lane for all replicas, which may have clients at different places of their configs.
+pub fn shared_lane(client: &str, resource: &str) -> String {
+    format!("{client}:{resource}")
 }
 
 #[cfg(test)]

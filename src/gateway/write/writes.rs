@@ -63,7 +63,9 @@ impl Writes {
 
     /// Takes a place in the lane of the written resource.
     pub fn take_turn(&self, client: u32, job: &Job) -> Result<Turn, GatewayError> {
-        let turn = self.turns.enter(client, &job.route.lane).map_err(|_| {
+        let config = self.env.config.clients.get(client as usize);
+        let name = config.map_or("", |client| &client.name);
+        let turn = self.turns.enter_as(client, name, &job.route.lane).map_err(|_| {
             self.dispatcher.queue_full(&job.route.view, job.route.endpoint.resource.clone())
         })?;
         if self.env.is_draining() {
@@ -89,7 +91,12 @@ impl Writes {
                 Err(GatewayError::UpstreamDown(outage))
             }
             () = self.env.wait_until(job.deadline) => {
-                Err(self.turn_did_not_come(job.client, &job.route, turn.ahead(), since))
+                let is_away = || self.env.replica.as_ref()?.home().away();
+                if self.turns.are_shared() && is_away().is_some() {
+                    Err(GatewayError::StateAway)
+                } else {
+                    Err(self.turn_did_not_come(job.client, &job.route, turn.ahead(), since))
+                }
             }
         };
         drop(waiting);
@@ -221,8 +228,7 @@ impl Writes {
             }
         };
         if let Some(error) = not_sent {
-            let status = self.queue.write_status(id);
-            if status.is_some_and(|status| status.state == WriteState::Queued) {
+            if self.queue.state_of(id).await.map_err(not_readable)? == Some(WriteState::Queued) {
                 return Err(error);
             }
             // The write is on its way.

@@ -20,10 +20,18 @@ pub enum Unsuitable {
         "maxmemory-policy is \"{0}\", which removes shared state when memory runs out: set \"noeviction\" or \"volatile-lru\""
     )]
     Evicting(String),
+    /// It may lose queued writes when it crashes, or does not say whether it may.
+    #[error(
+        "{0}: writes.store = \"redis\" needs appendonly yes and appendfsync always, unless writes.durability is \"best-effort\""
+    )]
+    Forgetful(String),
 }
 
-/// Checks the version, the role and the memory policy.
-pub(super) async fn check(mut node: MultiplexedConnection) -> Result<(), Examined> {
+/// Checks the version, the role and the memory policy, and the log on disk if it must be durable.
+pub(super) async fn check(
+    mut node: MultiplexedConnection,
+    must_be_durable: bool,
+) -> Result<(), Examined> {
     let info: InfoDict = cmd("INFO").arg("server").query_async(&mut node).await.map_err(away)?;
     // Valkey says here which version of Redis it is compatible with.
     let version: String = info.get("redis_version").unwrap_or_default();
@@ -35,14 +43,30 @@ pub(super) async fn check(mut node: MultiplexedConnection) -> Result<(), Examine
         return Err(Away("the server is a read-only replica of another".to_owned()).into());
     }
     // An ACL user may lack the right to ask, as with hosted servers.
+    let policy = setting(&mut node, "maxmemory-policy").await?;
+    if let Some(policy) = policy.filter(|policy| policy.starts_with("allkeys-")) {
+        return Err(Unsuitable::Evicting(policy).into());
+    }
+    let wanted = [("appendonly", "yes"), ("appendfsync", "always")];
+    for (name, wanted) in wanted.into_iter().filter(|_| must_be_durable) {
+        let fault = match setting(&mut node, name).await? {
+            Some(value) if value == wanted => continue,
+            Some(value) => format!("{name} is \"{value}\""),
+            None => format!("the server does not say what {name} is"),
+        };
+        return Err(Unsuitable::Forgetful(fault).into());
+    }
+    Ok(())
+}
+
+/// Asks for a setting; `None`: the server does not say.
+async fn setting(node: &mut MultiplexedConnection, name: &str) -> Result<Option<String>, Examined> {
     let asked: RedisResult<Vec<String>> =
-        cmd("CONFIG").arg("GET").arg("maxmemory-policy").query_async(&mut node).await;
-    match asked.as_deref() {
-        Ok([_, policy]) if policy.starts_with("allkeys-") => {
-            Err(Unsuitable::Evicting(policy.clone()).into())
-        }
-        Err(fault) if fault.is_io_error() => Err(away(fault.clone()).into()),
-        _ => Ok(()),
+        cmd("CONFIG").arg("GET").arg(name).query_async(node).await;
+    match asked {
+        Ok(answer) => Ok(answer.into_iter().nth(1)),
+        Err(fault) if fault.is_io_error() => Err(away(fault).into()),
+        Err(_) => Ok(None),
     }
 }
 

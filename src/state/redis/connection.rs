@@ -37,10 +37,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// See the module.
-pub(super) struct Connection {
+pub struct Connection {
     /// `None`: the settings are of no use.
     opener: Option<Opener>,
     op_timeout: Duration,
+    must_be_durable: bool,
     state: RwLock<State>,
     /// An operation has failed so that the connection is of no use, or all has ended.
     spoilt: Arc<Notify>,
@@ -80,6 +81,7 @@ impl Connection {
         let connection = Arc::new(Self {
             opener,
             op_timeout: settings.op_timeout,
+            must_be_durable: settings.must_be_durable,
             state: RwLock::new(State::Away(reason)),
             spoilt: Arc::default(),
             opened: watch::channel(0).0,
@@ -91,7 +93,7 @@ impl Connection {
     /// Connects once, and checks that the server is usable.
     pub async fn examine(settings: &config::Redis) -> Result<(), Examined> {
         let opener = Opener::new(settings).map_err(|fault| Examined::Away(away(&fault)))?;
-        opener.open(settings.op_timeout).await.map(drop)
+        opener.open(settings.op_timeout, settings.must_be_durable).await.map(drop)
     }
 
     /// Runs a command.
@@ -171,7 +173,7 @@ async fn keep_open(connection: Weak<Connection>) {
     loop {
         let Some(this) = connection.upgrade() else { return };
         let Some(opener) = &this.opener else { return };
-        match opener.open(this.op_timeout).await {
+        match opener.open(this.op_timeout, this.must_be_durable).await {
             Ok(wire) => {
                 (number, pause) = (number + 1, PAUSE);
                 *this.state.write() = State::Open(wire, number);
@@ -239,25 +241,25 @@ impl Opener {
     }
 
     /// Opens a connection to a usable server.
-    async fn open(&self, op_timeout: Duration) -> Result<Wire, Examined> {
+    async fn open(&self, op_timeout: Duration, must_be_durable: bool) -> Result<Wire, Examined> {
         let opened = timeout(OPENED_WITHIN, self.connect(op_timeout)).await;
         let Ok(opened) = opened else {
             return Err(Away("no connection within a second".to_owned()).into());
         };
         let wire = opened.map_err(|fault| away(&fault))?;
-        let checked = timeout(OPENED_WITHIN, self.check(&wire)).await;
+        let checked = timeout(OPENED_WITHIN, self.check(&wire, must_be_durable)).await;
         checked.map_err(|_| Away("no answer within a second".to_owned()))??;
         Ok(wire)
     }
 
-    async fn check(&self, wire: &Wire) -> Result<(), Examined> {
+    async fn check(&self, wire: &Wire, must_be_durable: bool) -> Result<(), Examined> {
         let node = match (wire, self) {
             (Wire::Node(node), _) => node.clone(),
             // One node stands for all: they are set up alike.
             (Wire::Cluster(_), Self::Cluster(_, nodes)) => first_of(nodes).await?,
             (Wire::Cluster(_), _) => return Ok(()),
         };
-        check::check(node).await
+        check::check(node, must_be_durable).await
     }
 
     async fn connect(&self, op_timeout: Duration) -> RedisResult<Wire> {

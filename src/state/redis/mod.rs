@@ -23,10 +23,9 @@ use super::{Away, Found, Home};
 use crate::clock::Timestamp;
 use crate::config;
 use crate::decision::fleet::{Answer, Record, ReplicaId, Report};
-use connection::Connection;
 
 pub use check::Unsuitable;
-pub use connection::Examined;
+pub use connection::{Connection, Examined};
 
 /// Attempts to replace a record that others replace at the same time. Each failed one means that
 /// another replica has succeeded, so that a hundred replicas come to their end.
@@ -80,6 +79,11 @@ impl RedisHome {
     /// Connects once, and checks that the server is usable.
     pub async fn examine(settings: &config::Redis) -> Result<(), Examined> {
         Connection::examine(settings).await
+    }
+
+    /// The connection, for other things that replicas share.
+    pub fn connection(&self) -> Arc<Connection> {
+        Arc::clone(&self.connection)
     }
 
     /// Waits for a connection.

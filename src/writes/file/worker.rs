@@ -249,7 +249,7 @@ impl Worker {
             Some(StoreError::Full(_)) => {
                 largest_insert.is_some_and(|size| self.outage.is_over_with(size))
             }
-            Some(StoreError::Failed(_)) => true,
+            Some(_) => true,
             None => false,
         };
         if over {
@@ -285,5 +285,6 @@ pub(super) fn size(change: &Change) -> usize {
 fn text(error: &StoreError) -> String {
     match error {
         StoreError::Full(text) | StoreError::Failed(text) => text.clone(),
+        of_replicas => of_replicas.to_string(),
     }
 }

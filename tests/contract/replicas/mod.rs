@@ -4,6 +4,7 @@ mod faults;
 mod freshness;
 mod limits;
 mod topologies;
+mod writes;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -65,7 +66,9 @@ impl Replicas {
 /// The config's section. The timeout is longer than a busy machine delays an answer.
 fn state_of(redis: &RedisServer, count: usize) -> String {
     let url = redis.url();
-    format!("[state]\nredis = {{ url = \"{url}\", op_timeout = \"500ms\" }}\nreplicas_max = {count}")
+    format!(
+        "[state]\nredis = {{ url = \"{url}\", op_timeout = \"500ms\" }}\nreplicas_max = {count}"
+    )
 }
 
 /// True if a replica has no connection, or has not heard itself for a while.

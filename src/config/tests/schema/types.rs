@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::api::{AccountKind, Dialect, TokenKind};
 use crate::config::input::reader::Choice;
-use crate::config::{CaRoots, ClientAuth, Freshness, LogFormat, Pace, Priority};
+use crate::config::{CaRoots, ClientAuth, Durability, Freshness, LogFormat, Pace, Priority};
 
 /// A reference to a variable.
 const REFERENCE: &str = "\\$\\{";
@@ -50,7 +50,7 @@ pub fn fragment(kind: &str) -> Value {
         "Reach" => json!({ "type": "array", "items": fragment("Territory"), "minItems": 1 }),
         "Secret" | "Pem" => secret(),
         "WriteStore" => json!({ "anyOf": [
-            one_of(&["memory"]),
+            one_of(&["memory", "redis"]),
             {
                 "type": "object",
                 "properties": { "path": fragment("PathBuf") },
@@ -62,6 +62,7 @@ pub fn fragment(kind: &str) -> Value {
         "CaRoots" => choice::<CaRoots>(),
         "ClientAuth" => choice::<ClientAuth>(),
         "Dialect" => choice::<Dialect>(),
+        "Durability" => choice::<Durability>(),
         "Freshness" => choice::<Freshness>(),
         "LogFormat" => choice::<LogFormat>(),
         "Pace" => choice::<Pace>(),

@@ -13,6 +13,7 @@ use crate::writes::{Change, Progress, StoreError, Stored, Write, WriteId};
 use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::random;
 use crate::gateway::shared_space::Share;
+use crate::gateway::write::queue::elsewhere::place_of;
 use crate::gateway::write::queue::live::{
     Inner, Keyed, Live, Size, SyncWaiter, Watched, WriteGroup,
 };
@@ -118,8 +119,12 @@ impl Queue {
                     inner.forget_key(client, new.write.key.map(|key| key.name), number);
                     inner.take_live(number)
                 };
+                let is_async = gone.as_ref().is_none_or(|gone| gone.waiters.synchronous.is_none());
                 if let Some(gone) = gone {
                     gone.notify_waiters();
+                }
+                if let StoreError::Keyed { number, meaning } = fault {
+                    return self.accepted_elsewhere(number, meaning, &new.write, is_async).await;
                 }
                 // The store may have it, and it must not return at the next start.
                 drop(self.store.apply(Change::Remove(vec![number])));
@@ -136,7 +141,7 @@ impl Queue {
         new: &mut New,
         now: Timestamp,
     ) -> Result<(u64, BoxFuture<'static, Result<(), StoreError>>), NotAccepted> {
-        let number = inner.next_number;
+        let number = self.next_number(inner)?;
         new.write.id = WriteId { number, salt: random::salt() };
         let has_waiter = new.waiter.is_some();
         let progress = Progress { has_waiter, ..Progress::queued(now, new.deadline) };
@@ -144,8 +149,10 @@ impl Queue {
         let size = Size::of(&stored);
         self.has_room(inner, new.group.client, size)?;
         let turn = turns.enter_queued(new.group.client, &new.lane, number)?;
-        inner.next_number += 1;
-        let kept = self.store.apply(Change::Insert(number, stored));
+        let kept = match self.store.shared() {
+            Some(shared) => shared.insert(number, &stored, &place_of(&new.write, &new.lane)),
+            None => self.store.apply(Change::Insert(number, stored)),
+        };
         if let Some(key) = new.write.key {
             inner.keys.insert((new.group.client, key.name), Keyed { number, meaning: key.meaning });
         }
@@ -164,6 +171,15 @@ impl Queue {
             self.resume_stopped(inner);
         }
         Ok((number, kept))
+    }
+
+    fn next_number(&self, inner: &mut Inner) -> Result<u64, NotAccepted> {
+        let Some(shared) = self.store.shared() else {
+            inner.next_number += 1;
+            return Ok(inner.next_number - 1);
+        };
+        let unknown = || StoreError::Away("Redis was not reached yet".into());
+        shared.next_number().ok_or_else(|| NotAccepted::Store(unknown()))
     }
 
     /// Checks a client's share of the store; its finished writes count until they expire.

@@ -105,6 +105,10 @@ impl Journal for QueueJournal {
                 self.queue.store.apply(Change::Progress(self.number, live.progress.encode()))
             };
             let Err(fault) = storing.await else { return Ok(()) };
+            if fault == StoreError::Elsewhere {
+                tracing::info!(write = self.number, "a write goes on at another replica");
+                return Err(MustNotBeSent);
+            }
             tracing::error!(write = self.number, error = %fault, "a write is not sent while that cannot be kept");
             drop(self.back(self.queue.clock.now() + STORE_PAUSE, false, 1));
             Err(MustNotBeSent)

@@ -5,10 +5,11 @@
 //! answers. Each state is stored before it becomes visible or has an effect. `accept` takes writes
 //! in, `runner` executes them, and `journal` records each attempt before its first byte. `recovery`
 //! resumes the writes of an earlier process, and `handover` waits for their store;
-//! `operator_actions` has the actions of clients and operators. Left out: HTTP (`asynchronous`).
+//! `elsewhere` has the writes of other replicas; `operator_actions` has the actions of clients and operators. Left out: HTTP (`asynchronous`).
 
 mod accept;
 mod counts;
+mod elsewhere;
 mod handover;
 pub(in crate::gateway::write) mod journal;
 pub(in crate::gateway::write) mod live;

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use crate::clock::Timestamp;
 use crate::writes::record::Reason;
 use crate::writes::{Change, Progress, StoreError, Stored, Write, WriteId, WriteState};
 
 use crate::gateway::error::GatewayError;
-use crate::gateway::write::queue::live::{Inner, Keyed, Live, Size, bytes_of};
+use crate::gateway::write::queue::live::{Inner, Keyed, Live, Size, WriteGroup, bytes_of};
 use crate::gateway::write::queue::loaded::SHORT_BYTES_MAX;
 use crate::gateway::write::queue::write_queue::{PATIENCE, Queue};
 use crate::gateway::write::turns::Turns;
@@ -74,6 +75,9 @@ impl From<StoreError> for NotChanged {
 impl Queue {
     /// Cancels a write that is still queued.
     pub async fn cancel(self: &Arc<Self>, id: WriteId, by: &str) -> Result<(), NotChanged> {
+        if !self.is_here(id) {
+            return self.cancel_elsewhere(id, by).await;
+        }
         let (kept, running) = {
             let inner = &mut *self.inner.lock();
             let Some(live) = inner.kept(id) else {
@@ -82,13 +86,7 @@ impl Queue {
             if live.latest().state != WriteState::Queued {
                 return Err(NotChanged::State(live.latest().state));
             }
-            let message = format!("It was cancelled by {by} before anything was sent.");
-            let progress = Progress {
-                state: WriteState::Cancelled,
-                finished: Some(self.clock.now()),
-                reason: Some(Box::new(Reason { word: "cancelled".into(), message, status: 409 })),
-                ..live.progress.clone()
-            };
+            let progress = cancelled(live.progress.clone(), by, self.clock.now());
             let running = live.run.task.clone();
             self.dispatch.lock().withdraw(&live.group, id.number);
             (self.end(inner, id.number, progress), running)
@@ -107,20 +105,26 @@ impl Queue {
             Some(WriteState::Queued) => Err(NotChanged::Store(StoreError::Failed(
                 "the cancellation is not kept yet".into(),
             ))),
+            // Another replica has taken it.
+            None => self.cancel_elsewhere(id, by).await,
             other => Err(NotChanged::by(other)),
         }
     }
 
-    /// Retries a write that ended without being done; `repetition` permits a second execution.
+    /// Retries a write that ended without being done; `repetition` permits a second execution. The
+    /// group and the lane are those under the current config.
     pub async fn retry(
         self: &Arc<Self>,
         turns: &Arc<Turns>,
-        lane: &str,
+        (group, lane): (WriteGroup, &str),
         id: WriteId,
         repetition: Repetition,
     ) -> Result<(), NotChanged> {
         let (Listed { write, progress }, size) =
             self.load(id.number).await?.ok_or(NotChanged::NoSuchWrite)?;
+        if !self.is_here(id) {
+            self.take_from_elsewhere(group, &write, &progress, size).await?;
+        }
         let now = self.clock.now();
         let (kept, before, forgotten_at) = {
             let inner = &mut *self.inner.lock();
@@ -150,7 +154,10 @@ impl Queue {
                 Progress { state, may_have_run, ..Progress::queued(now, now + PATIENCE) };
             let encoded = progress.encode();
             let size = Size { progress: bytes_of(&encoded), ..size };
-            let kept = self.store.apply(Change::Progress(id.number, encoded));
+            let kept = match self.store.shared() {
+                Some(shared) => shared.again(id.number, encoded),
+                None => self.store.apply(Change::Progress(id.number, encoded)),
+            };
             let live = Live::new(id, group, now, write.key, progress, turn, size);
             inner.add_live(id.number, live);
             (kept, before, forgotten_at)
@@ -222,7 +229,7 @@ impl Queue {
     }
 
     pub async fn look_up(&self, id: WriteId) -> Result<Option<Listed>, StoreError> {
-        let Some(status) = self.write_status(id) else { return Ok(None) };
+        let Some(status) = self.write_status(id) else { return self.look_elsewhere(id).await };
         let Some((listed, _)) = self.load(id.number).await? else { return Ok(None) };
         let progress = status.progress.unwrap_or(listed.progress);
         Ok(Some(Listed { progress, ..listed }))
@@ -243,7 +250,7 @@ impl Queue {
     }
 
     /// Loads a write from the store, with its size there.
-    async fn load(&self, number: u64) -> Result<Option<(Listed, Size)>, StoreError> {
+    pub(super) async fn load(&self, number: u64) -> Result<Option<(Listed, Size)>, StoreError> {
         let Some(stored) = self.load_shared(number).await? else { return Ok(None) };
         let write = Write::decode(&stored.request)?;
         let progress = Progress::decode(&stored.progress)?;
@@ -284,12 +291,26 @@ impl Queue {
     }
 
     pub async fn outcome(&self, id: WriteId) -> Result<Option<Progress>, StoreError> {
-        let Some(status) = self.write_status(id) else { return Ok(None) };
+        let Some(status) = self.write_status(id) else {
+            return Ok(self.look_elsewhere(id).await?.map(|listed| listed.progress));
+        };
         if status.progress.is_some() {
             return Ok(status.progress);
         }
         let Some(stored) = self.load_shared(id.number).await? else { return Ok(None) };
         Ok(Some(Progress::decode(&stored.progress)?))
+    }
+}
+
+/// The last progress of a write that is cancelled.
+pub(super) fn cancelled(progress: Progress, by: &str, now: Timestamp) -> Progress {
+    let message = format!("It was cancelled by {by} before anything was sent.");
+    let reason = Reason { word: "cancelled".into(), message, status: 409 };
+    Progress {
+        state: WriteState::Cancelled,
+        finished: Some(now),
+        reason: Some(Box::new(reason)),
+        ..progress
     }
 }
 
@@ -315,8 +336,8 @@ mod tests {
 
     use super::*;
     use crate::api::ResourceName;
-    use crate::clock::{Clock, Timestamp};
-    use crate::gateway::write::queue::live::{Finished, WriteGroup};
+    use crate::clock::Clock;
+    use crate::gateway::write::queue::live::Finished;
     use crate::telemetry::Metrics;
     use crate::writes::memory::MemoryStore;
 

@@ -13,7 +13,7 @@ use crate::decision::writes::dispatch::Dispatch;
 use crate::gateway::write::queue::live::{Finished, Inner, Live, Watched, WriteGroup, bytes_of};
 use crate::gateway::write::queue::loaded::LoadedTexts;
 use crate::telemetry::Metrics;
-use crate::writes::{Change, Progress, Store, WriteId, WriteState};
+use crate::writes::{Change, Progress, Store, StoreError, WriteId, WriteState};
 
 /// The writes of one group in the admission queue at once. Chosen here: more than an account sends
 /// at a distance of a second. Ten thousand queued writes then need no ten thousand tasks.
@@ -169,9 +169,12 @@ impl Queue {
             let mut changed = std::pin::pin!(watched.changed.notified());
             changed.as_mut().enable();
             if self.write_status(id).is_none_or(|status| status.state.is_final()) {
-                return;
+                break;
             }
             changed.await;
+        }
+        if self.write_status(id).is_none() {
+            self.ended_elsewhere(id).await;
         }
     }
 
@@ -199,6 +202,9 @@ impl Queue {
         let queue = Arc::clone(self);
         Some(tokio::spawn(async move {
             let kept = kept.await;
+            if kept == Err(StoreError::Elsewhere) {
+                return queue.lost(number);
+            }
             if let Err(fault) = &kept {
                 tracing::error!(write = number, error = %fault, "what became of a write could not be kept, and is tried again");
                 queue.inner.lock().unkept.insert(number);
@@ -295,9 +301,13 @@ impl Queue {
                     inner.unkept.iter().filter_map(progress).collect()
                 };
                 for (number, progress) in pending {
-                    if self.store.apply(Change::Progress(number, progress)).await.is_ok() {
-                        self.inner.lock().unkept.remove(&number);
-                        self.announce(number, true);
+                    match self.store.apply(Change::Progress(number, progress)).await {
+                        Ok(()) => {
+                            self.inner.lock().unkept.remove(&number);
+                            self.announce(number, true);
+                        }
+                        Err(StoreError::Elsewhere) => self.lost(number),
+                        Err(_) => {}
                     }
                 }
                 if self.inner.lock().unkept.is_empty() {

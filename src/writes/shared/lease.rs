@@ -1,0 +1,212 @@
+//! The lease of a replica on its writes, and what is looked at with each renewal: messages may be
+//! lost, and replicas may be gone.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, sleep_until};
+
+use super::{Event, Inner, LEASE, Looked, StoreError, hex, millis, parsed, scripts};
+use crate::clock::timer_now;
+use crate::state::WriteNews;
+
+/// The distance of renewals. Ours: a lost message costs no more.
+const RENEWED_EVERY: Duration = Duration::from_secs(1);
+/// The pause after a renewal that has failed.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Renewals between two looks at all own writes.
+const LOOK_EVERY: u32 = 10;
+/// The writes or lanes of one script. Ours: a millisecond.
+const AT_ONCE: usize = 200;
+/// Numbers that a replica reserves at once: more than it uses up.
+const RESERVED: u64 = 1 << 32;
+
+/// Renews the lease for as long as the store lives, and hears what the others say.
+pub(super) async fn keep(store: Weak<Inner>) {
+    let Some(mut news) = store.upgrade().map(|store| store.replica.write_news.subscribe()) else {
+        return;
+    };
+    let mut renewals = Renewals { unbroken_since: None, count: 0 };
+    let mut next = timer_now();
+    loop {
+        let heard = tokio::select! {
+            heard = news.recv() => Some(heard),
+            () = sleep_until(next) => None,
+        };
+        let Some(store) = store.upgrade() else { return };
+        match heard {
+            Some(Ok(news)) => store.hear(news),
+            // The next renewal finds what was missed.
+            Some(Err(RecvError::Lagged(_))) => {}
+            Some(Err(RecvError::Closed)) => return,
+            None => {
+                if store.own.lock().has_ended {
+                    return;
+                }
+                next = timer_now() + RENEWED_EVERY;
+                if let Err(fault) = renewals.renew(&store).await {
+                    tracing::debug!(error = %fault, "the lease of writes could not be renewed");
+                    renewals.unbroken_since = None;
+                    next = timer_now() + PAUSE;
+                }
+            }
+        }
+    }
+}
+
+struct Renewals {
+    /// The first of the renewals that have succeeded one after the other.
+    unbroken_since: Option<Instant>,
+    count: u32,
+}
+
+impl Renewals {
+    async fn renew(&mut self, store: &Arc<Inner>) -> Result<(), StoreError> {
+        let was_away = self.unbroken_since.is_none();
+        if store.own.lock().numbers.is_empty() {
+            store.reserve().await?;
+        }
+        let renew = store.command(scripts::RENEW).arg(millis(LEASE)).to_owned();
+        let gone = store.run::<Vec<(String, u8)>>(&renew).await?;
+        let unbroken_since = *self.unbroken_since.get_or_insert_with(timer_now);
+        self.count += 1;
+        if was_away || self.count.is_multiple_of(LOOK_EVERY) {
+            store.look_for_lost().await?;
+            store.look_for_forgotten().await?;
+        }
+        store.finish_begun(was_away).await?;
+        // After an outage of Redis the others need the time to renew their leases.
+        let may_adopt = timer_now() - unbroken_since >= LEASE;
+        for (owner, has_left) in gone {
+            if may_adopt || has_left == 1 {
+                store.adopt_all(&owner).await?;
+            }
+        }
+        store.look_at_heads().await
+    }
+}
+
+impl Inner {
+    fn hear(&self, news: WriteNews) {
+        let event = match news {
+            WriteNews::Turn(number) => Event::Turn(number),
+            WriteNews::Joined(number) => Event::Joined(number),
+            WriteNews::Ended(number) => Event::Lost(number),
+        };
+        let (WriteNews::Turn(number) | WriteNews::Joined(number) | WriteNews::Ended(number)) = news;
+        let mut own = self.own.lock();
+        if own.has(number) {
+            if event == Event::Lost(number) {
+                own.take(number);
+            }
+            // The queue outlives its events only at the end of the process.
+            let _ = self.events.send(event);
+        }
+    }
+
+    async fn reserve(&self) -> Result<(), StoreError> {
+        let mut reserve = redis::cmd("EVAL");
+        let counter = format!("{}numbers", self.base);
+        reserve.arg(scripts::RESERVE).arg(1).arg(counter).arg(RESERVED);
+        let end = self.run::<u64>(&reserve).await?;
+        self.own.lock().numbers = end - RESERVED + 1..end;
+        Ok(())
+    }
+
+    /// Repeats what has failed: seats to be taken or left, and writes to be removed.
+    async fn finish_begun(&self, was_away: bool) -> Result<(), StoreError> {
+        let (seats, leaving, removing) = {
+            let own = self.own.lock();
+            (own.missing_seats(was_away), own.leaving(), own.removing.clone())
+        };
+        for number in removing {
+            self.remove(number).await?;
+        }
+        for number in leaving {
+            self.leave(number).await?;
+        }
+        for number in seats {
+            self.enter(number).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives up the writes that another replica has taken, or that are gone.
+    async fn look_for_lost(&self) -> Result<(), StoreError> {
+        let kept = self.own.lock().kept_writes();
+        for some in kept.chunks(AT_ONCE) {
+            let mut look = self.command(scripts::LOST);
+            for number in some {
+                look.arg(hex(*number));
+            }
+            for lost in self.run::<Vec<String>>(&look).await? {
+                if let Ok(number) = u64::from_str_radix(&lost, 16) {
+                    self.lost(number);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes up writes of this replica of which it does not know: the answer was lost.
+    async fn look_for_forgotten(&self) -> Result<(), StoreError> {
+        let mine = self.run::<Vec<String>>(&self.command(scripts::MINE)).await?;
+        let mine = mine.iter().filter_map(|number| u64::from_str_radix(number, 16).ok());
+        let forgotten: Vec<u64> = {
+            let own = self.own.lock();
+            mine.filter(|number| !own.has(*number) && !own.removing.contains(number)).collect()
+        };
+        for number in forgotten {
+            let look = self.script(scripts::LOOK, number);
+            let (_, changes, lane, _) = self.run::<Looked>(&look).await?;
+            let Some(lane) = lane else { continue };
+            self.own.lock().adopt(number, lane, changes.unwrap_or_default());
+            let _ = self.events.send(Event::Adopted(vec![number]));
+        }
+        Ok(())
+    }
+
+    /// Takes all writes of a replica that is gone.
+    async fn adopt_all(&self, owner: &str) -> Result<(), StoreError> {
+        loop {
+            let adopt = self.command(scripts::ADOPT).arg(owner).arg(AT_ONCE).to_owned();
+            let taken = self.run::<Vec<(String, String, String, u64)>>(&adopt).await?;
+            if taken.is_empty() {
+                return Ok(());
+            }
+            let mut numbers = Vec::with_capacity(taken.len());
+            for (number, lane, _, changes) in taken {
+                if let Ok(number) = u64::from_str_radix(&number, 16) {
+                    self.own.lock().adopt(number, lane, changes);
+                    numbers.push(number);
+                }
+            }
+            tracing::info!(
+                replica = owner,
+                writes = numbers.len(),
+                "queued writes of a replica that is gone go on here"
+            );
+            let _ = self.events.send(Event::Adopted(numbers));
+        }
+    }
+
+    /// Finds turns that have come without a message.
+    async fn look_at_heads(&self) -> Result<(), StoreError> {
+        let lanes: Vec<String> = self.own.lock().waiting_lanes().into_iter().collect();
+        for some in lanes.chunks(AT_ONCE) {
+            let mut look = self.command(scripts::HEADS);
+            for lane in some {
+                look.arg(lane);
+            }
+            for head in self.run::<Vec<String>>(&look).await? {
+                if let Some((owner, number)) = parsed(&head)
+                    && owner == self.me
+                {
+                    let _ = self.events.send(Event::Turn(number));
+                }
+            }
+        }
+        Ok(())
+    }
+}

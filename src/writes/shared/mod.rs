@@ -1,0 +1,465 @@
+//! Writes in Redis, which all replicas share.
+//!
+//! A write belongs to the replica that accepted it. Others read it, or cancel it while it is queued.
+//! Each replica renews a lease; the writes of one whose lease has ended go to another replica. Every
+//! change names the replica that makes it, so that the one before can change nothing any more.
+//!
+//! A lane is one list for all replicas. Its first write may be sent, and nobody else's. A write that
+//! is not queued takes a seat there too.
+
+mod lease;
+mod own;
+mod scripts;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use redis::{Cmd, FromRedisValue, cmd};
+use tokio::runtime::Handle;
+use tokio::sync::{broadcast, mpsc};
+
+use super::record::WriteState;
+use super::{Change, Progress, Store, StoreError, Stored};
+use crate::clock::timer_now;
+use crate::state::{Content, Replica, WriteNews};
+use own::{Own, OwnWrites};
+
+/// The time after the last renewal for which a replica keeps its writes. Ours: as long as it keeps
+/// its parts of the limits.
+const LEASE: Duration = Duration::from_secs(10);
+
+/// The place of a write among those of all replicas.
+#[derive(Clone, Debug, Default)]
+pub struct Place {
+    /// The lane: the client's name and the resource; empty: none.
+    pub lane: String,
+    /// The client's name with the digest of its `Idempotency-Key` in hex; empty: none.
+    pub key: String,
+    /// The digest of the request that the key stands for.
+    pub meaning: [u8; 32],
+}
+
+/// An event for the queue of this replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The turn of a write or a seat has come. It may be said twice.
+    Turn(u64),
+    /// Another replica has this write, or it has ended.
+    Lost(u64),
+    /// A client of another replica has been promised this write.
+    Joined(u64),
+    /// This replica has the writes of one that is gone.
+    Adopted(Vec<u64>),
+}
+
+/// See the module. Cheap to clone.
+#[derive(Clone)]
+pub struct SharedStore(Arc<Inner>);
+
+struct Inner {
+    replica: Arc<Replica>,
+    /// The beginning of all keys. The braces put them into one slot of a cluster.
+    base: String,
+    me: String,
+    retention: Duration,
+    runtime: Handle,
+    own: Mutex<OwnWrites>,
+    events: mpsc::UnboundedSender<Event>,
+    taken: Mutex<Option<mpsc::UnboundedReceiver<Event>>>,
+}
+
+/// The answer of a script: a word, and the head of a lane or what else there is to say.
+type Said = (String, String);
+
+impl SharedStore {
+    /// The writes of this replica, and those of all others. A finished write is kept for
+    /// `retention`. Must run on a tokio runtime.
+    pub fn begin(replica: &Arc<Replica>, retention: Duration) -> Self {
+        let (events, taken) = mpsc::unbounded_channel();
+        let inner = Arc::new(Inner {
+            base: format!("{}:{{writes}}:", replica.prefix()),
+            me: hex(replica.id().0),
+            replica: Arc::clone(replica),
+            retention,
+            runtime: Handle::current(),
+            own: Mutex::default(),
+            events,
+            taken: Mutex::new(Some(taken)),
+        });
+        tokio::spawn(lease::keep(Arc::downgrade(&inner)));
+        Self(inner)
+    }
+
+    /// The events; `None` after the first call.
+    pub fn events(&self) -> Option<mpsc::UnboundedReceiver<Event>> {
+        self.0.taken.lock().take()
+    }
+
+    /// True if writes can be added: Redis was reached once.
+    pub fn is_open(&self) -> bool {
+        !self.0.own.lock().numbers.is_empty()
+    }
+
+    /// A number that no replica has used; `None` before Redis was reached.
+    pub fn next_number(&self) -> Option<u64> {
+        self.0.own.lock().numbers.next()
+    }
+
+    /// Adds a write.
+    pub fn insert(
+        &self,
+        number: u64,
+        stored: &Stored,
+        place: &Place,
+    ) -> BoxFuture<'static, Result<(), StoreError>> {
+        let this = Arc::clone(&self.0);
+        if let Some(reason) = this.replica.home().away() {
+            return Box::pin(std::future::ready(Err(StoreError::Away(reason))));
+        }
+        this.own.lock().add(number, Own::write(place.lane.clone(), 0));
+        let meaning = ring_hex(&place.meaning);
+        let insert = this
+            .script(scripts::INSERT, number)
+            .arg(&*stored.request)
+            .arg(&*stored.progress)
+            .arg(WriteState::Queued.name())
+            .arg(&place.lane)
+            .arg(&place.key)
+            .arg(meaning)
+            .arg(millis(LEASE))
+            .to_owned();
+        self.0.spawn(async move {
+            let (word, rest) = this.run::<Said>(&insert).await?;
+            match &*word {
+                "kept" => {
+                    this.own.lock().seated(number);
+                    this.seated(number, &rest);
+                    Ok(())
+                }
+                "keyed" => {
+                    this.own.lock().take(number);
+                    Err(keyed(&rest).unwrap_or(StoreError::Failed("a damaged key".into())))
+                }
+                _ => {
+                    this.own.lock().take(number);
+                    Err(StoreError::Failed("it was removed before it was added".into()))
+                }
+            }
+        })
+    }
+
+    /// Takes a seat at the end of a lane. The turn comes as an event.
+    pub fn enter(&self, number: u64, lane: String) {
+        self.0.own.lock().add(number, Own::seat(lane));
+        let this = Arc::clone(&self.0);
+        drop(self.0.spawn(async move { this.enter(number).await }));
+    }
+
+    /// Leaves a seat.
+    pub fn leave(&self, number: u64) {
+        if self.0.own.lock().leave(number) {
+            let this = Arc::clone(&self.0);
+            drop(self.0.spawn(async move { this.leave(number).await }));
+        }
+    }
+
+    /// Notes that the turn of a write was passed on to it.
+    pub fn called(&self, number: u64) {
+        self.0.own.lock().called(number);
+    }
+
+    /// Lets a finished write of this replica go on, with this progress.
+    pub fn again(
+        &self,
+        number: u64,
+        progress: Bytes,
+    ) -> BoxFuture<'static, Result<(), StoreError>> {
+        let this = Arc::clone(&self.0);
+        self.0.spawn(async move {
+            let look = this.script(scripts::LOOK, number);
+            let (_, changes, lane, _) = this.run::<Looked>(&look).await?;
+            let lane = lane.ok_or(StoreError::Elsewhere)?;
+            this.own.lock().add(number, Own::write(lane, changes.unwrap_or_default()));
+            let changed = this.progress(number, progress, true).await;
+            if changed.is_err() {
+                this.own.lock().take(number);
+            }
+            changed
+        })
+    }
+
+    /// Ends a write of any replica, if it is still queued. `ended` makes its last progress of the
+    /// present one. `Elsewhere`: it is not queued, or there is none.
+    pub async fn cancel(
+        &self,
+        number: u64,
+        ended: impl Fn(Progress) -> Progress,
+    ) -> Result<(), StoreError> {
+        let this = &self.0;
+        loop {
+            let look = this.script(scripts::LOOK, number);
+            let (progress, changes, ..) = this.run::<Looked>(&look).await?;
+            let progress = progress.map(Bytes::from).ok_or(StoreError::Elsewhere)?;
+            let progress = Progress::decode(&progress)?;
+            if progress.state != WriteState::Queued {
+                return Err(StoreError::Elsewhere);
+            }
+            let ended = ended(progress);
+            let cancel = this
+                .script(scripts::CANCEL, number)
+                .arg(changes.unwrap_or_default())
+                .arg(&*ended.encode())
+                .arg(ended.state.name())
+                .arg(millis(this.retention))
+                .to_owned();
+            let (word, head) = this.run::<Said>(&cancel).await?;
+            if word == "kept" {
+                this.say(WriteNews::Ended(number));
+                this.pass_on(&head);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes a finished write from the replica that had it. False: it has not finished.
+    pub async fn take(&self, number: u64) -> Result<bool, StoreError> {
+        let taken = self.0.run::<u8>(&self.0.script(scripts::TAKE, number)).await?;
+        Ok(taken == 1)
+    }
+
+    /// Says that a client here has been promised a write of another replica.
+    pub fn join(&self, number: u64) {
+        self.0.say(WriteNews::Joined(number));
+    }
+
+    /// News of writes, of all replicas.
+    pub fn news(&self) -> broadcast::Receiver<WriteNews> {
+        self.0.replica.write_news.subscribe()
+    }
+
+    /// Ends the lease, so that the others take the writes that are left.
+    pub async fn end(&self) -> Result<(), StoreError> {
+        self.0.own.lock().has_ended = true;
+        let end = self.0.command(scripts::END);
+        self.0.run::<u64>(&end).await.map(drop)
+    }
+}
+
+/// Progress, changes, lane and key of a write.
+type Looked = (Option<Vec<u8>>, Option<u64>, Option<String>, Option<String>);
+
+impl Inner {
+    fn command(&self, script: &str) -> Cmd {
+        let mut command = cmd("EVAL");
+        command.arg(script).arg(1).arg(&self.base).arg(&self.base).arg(&self.me);
+        command
+    }
+
+    fn script(&self, script: &str, number: u64) -> Cmd {
+        let mut command = self.command(script);
+        command.arg(hex(number));
+        command
+    }
+
+    async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
+        let ran = self.replica.connection().run(command).await;
+        ran.map_err(|away| StoreError::Failed(away.0))
+    }
+
+    /// Runs a future to its end, even if nobody waits for it. Commands are sent in the order of
+    /// these calls.
+    fn spawn<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, StoreError>> {
+        let mut future: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(future);
+        let entered = self.runtime.enter();
+        if let Some(ended) = future.as_mut().now_or_never() {
+            return Box::pin(std::future::ready(ended));
+        }
+        let task = self.runtime.spawn(future);
+        drop(entered);
+        Box::pin(async move {
+            let interrupted = || StoreError::Failed("it was interrupted".into());
+            task.await.unwrap_or_else(|_| Err(interrupted()))
+        })
+    }
+
+    async fn enter(&self, number: u64) -> Result<(), StoreError> {
+        let Some(lane) = self.own.lock().try_seat(number) else { return Ok(()) };
+        let enter = self.script(scripts::ENTER, number).arg(lane).arg(millis(LEASE)).to_owned();
+        let head = self.run::<String>(&enter).await?;
+        self.own.lock().seated(number);
+        self.seated(number, &head);
+        Ok(())
+    }
+
+    async fn leave(&self, number: u64) -> Result<(), StoreError> {
+        let Some(lane) = self.own.lock().left_lane(number) else { return Ok(()) };
+        let leave = self.script(scripts::LEAVE, number).arg(lane).to_owned();
+        let head = self.run::<String>(&leave).await?;
+        self.own.lock().has_left(number);
+        self.pass_on(&head);
+        Ok(())
+    }
+
+    async fn remove(&self, number: u64) -> Result<(), StoreError> {
+        let head = self.run::<String>(&self.script(scripts::REMOVE, number)).await?;
+        self.own.lock().removed(number);
+        self.pass_on(&head);
+        Ok(())
+    }
+
+    async fn progress(
+        &self,
+        number: u64,
+        progress: Bytes,
+        is_again: bool,
+    ) -> Result<(), StoreError> {
+        let change = self.own.lock().next_change(number).ok_or(StoreError::Elsewhere)?;
+        let state = Progress::decode_state(&progress).map(|progress| progress.state);
+        let state = state.unwrap_or(WriteState::Queued);
+        let command = self
+            .script(scripts::PROGRESS, number)
+            .arg(change)
+            .arg(&*progress)
+            .arg(state.name())
+            .arg(if state.is_final() { "final" } else { "" })
+            .arg(millis(self.retention))
+            .arg(if is_again { "again" } else { "" })
+            .to_owned();
+        let begun = timer_now();
+        let (word, head) = self.run::<Said>(&command).await?;
+        if word != "kept" {
+            self.lost(number);
+            return Err(StoreError::Elsewhere);
+        }
+        if timer_now() - begun > LEASE / 2 {
+            // This process has stood still, and may have lost the write since.
+            return Err(StoreError::Failed("the answer was taken up too late".into()));
+        }
+        if state.is_final() {
+            self.own.lock().take(number);
+            self.say(WriteNews::Ended(number));
+        }
+        if is_again {
+            self.seated(number, &head);
+        } else {
+            self.pass_on(&head);
+        }
+        Ok(())
+    }
+
+    fn lost(&self, number: u64) {
+        self.own.lock().take(number);
+        // The queue outlives its events only at the end of the process.
+        let _ = self.events.send(Event::Lost(number));
+    }
+
+    /// Says that it is the turn of a write, if it has come to the head of its lane.
+    fn seated(&self, number: u64, head: &str) {
+        if parsed(head).is_some_and(|(owner, first)| owner == self.me && first == number) {
+            let _ = self.events.send(Event::Turn(number));
+        }
+    }
+
+    /// Says to the replica of the new head of a lane that its turn has come.
+    fn pass_on(&self, head: &str) {
+        let Some((owner, number)) = parsed(head) else { return };
+        if owner == self.me {
+            let _ = self.events.send(Event::Turn(number));
+        } else {
+            self.say(WriteNews::Turn(number));
+        }
+    }
+
+    fn say(&self, news: WriteNews) {
+        let _ = self.replica.write_news.send(news);
+        let replica = Arc::clone(&self.replica);
+        // A message that is lost costs the others a second.
+        self.runtime.spawn(async move { replica.tell(Content::Write(news)).await });
+    }
+}
+
+impl Store for SharedStore {
+    fn apply(&self, change: Change) -> BoxFuture<'static, Result<(), StoreError>> {
+        let this = Arc::clone(&self.0);
+        match change {
+            Change::Insert(number, stored) => self.insert(number, &stored, &Place::default()),
+            Change::Progress(number, progress) => {
+                self.0.spawn(async move { this.progress(number, progress, false).await })
+            }
+            Change::Remove(numbers) => {
+                // Finished ones end by themselves.
+                let own = self.0.own.lock().remove(&numbers);
+                self.0.spawn(async move {
+                    for number in own {
+                        this.remove(number).await?;
+                    }
+                    Ok(())
+                })
+            }
+        }
+    }
+
+    fn load(&self, number: u64) -> BoxFuture<'static, Result<Option<Stored>, StoreError>> {
+        let this = Arc::clone(&self.0);
+        self.0.spawn(async move {
+            let load = this.script(scripts::LOAD, number);
+            let (request, progress) = this.run::<(Option<Vec<u8>>, Option<Vec<u8>>)>(&load).await?;
+            let (Some(request), Some(progress)) = (request, progress) else { return Ok(None) };
+            Ok(Some(Stored { request: request.into(), progress: progress.into() }))
+        })
+    }
+
+    fn room(&self, _: u64) -> Option<u64> {
+        None
+    }
+
+    fn is_durable(&self) -> bool {
+        true
+    }
+
+    fn shared(&self) -> Option<&SharedStore> {
+        Some(self)
+    }
+}
+
+fn hex(number: u64) -> String {
+    format!("{number:016x}")
+}
+
+fn ring_hex(digest: &[u8]) -> String {
+    use std::fmt::Write as _;
+    digest.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
+}
+
+/// Reads a seat: its replica and its number.
+fn parsed(seat: &str) -> Option<(&str, u64)> {
+    let (owner, number) = seat.split_once(':')?;
+    Some((owner, u64::from_str_radix(number, 16).ok()?))
+}
+
+/// Reads what is kept of a key: the number of the write, and the digest of its request.
+fn keyed(held: &str) -> Option<StoreError> {
+    let number = u64::from_str_radix(held.get(..16)?, 16).ok()?;
+    let mut meaning = [0; 32];
+    for (place, byte) in meaning.iter_mut().enumerate() {
+        let at = 16 + 2 * place;
+        *byte = u8::from_str_radix(held.get(at..at + 2)?, 16).ok()?;
+    }
+    Some(StoreError::Keyed { number, meaning })
+}

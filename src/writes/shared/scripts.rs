@@ -1,0 +1,233 @@
+//! The scripts of the queue that all replicas share. Each of them is one atomic step.
+//!
+//! All keys have the same hash tag, so that they are in one slot of a cluster. `ARGV[1]` is their
+//! beginning, and `ARGV[2]` the replica that asks. A seat in a lane is `REPLICA:NUMBER`. Numbers are
+//! 16 hex digits.
+
+/// Returns the text of a script: what all of them need, then its own part.
+macro_rules! script {
+    ($own:literal) => {
+        concat!(
+            r"
+local base, me = ARGV[1], ARGV[2]
+local function alive(ms)
+  redis.call('SET', base .. 'alive:' .. me, 1, 'PX', ms)
+  redis.call('SADD', base .. 'owners', me)
+end
+local function sit(lane, number)
+  if lane == '' then return '' end
+  redis.call('ZADD', base .. 'lane:' .. lane, redis.call('INCR', base .. 'seats'), me .. ':' .. number)
+end
+local function head(lane)
+  if lane == '' then return '' end
+  local key = base .. 'lane:' .. lane
+  while true do
+    local first = redis.call('ZRANGE', key, 0, 0)[1]
+    if not first then return '' end
+    local owner, number = string.sub(first, 1, 16), string.sub(first, 18)
+    if redis.call('EXISTS', base .. 'alive:' .. owner) == 1
+      or redis.call('EXISTS', base .. 'write:' .. number) == 1 then return first end
+    redis.call('ZREM', key, first)
+  end
+end
+local function rise(owner, lane, number)
+  if lane == '' then return '' end
+  redis.call('ZREM', base .. 'lane:' .. lane, owner .. ':' .. number)
+  return head(lane)
+end
+local function finish(owner, number, lane, key, keep_ms)
+  redis.call('SREM', base .. 'of:' .. owner, number)
+  redis.call('PEXPIRE', base .. 'write:' .. number, keep_ms)
+  if key ~= '' then redis.call('PEXPIRE', base .. 'key:' .. key, keep_ms) end
+  return rise(owner, lane, number)
+end
+",
+            $own
+        )
+    };
+}
+
+/// Reserves numbers. `KEYS[1]` is the counter.
+pub const RESERVE: &str = "return redis.call('INCRBY', KEYS[1], ARGV[1])";
+
+/// Adds a write: its number, request, progress, state, lane, key, the key's meaning, lease.
+pub const INSERT: &str = script!(
+    r"
+local number, lane, key = ARGV[3], ARGV[7], ARGV[8]
+local write = base .. 'write:' .. number
+if redis.call('EXISTS', base .. 'gone:' .. number) == 1 then return {'gone', ''} end
+alive(ARGV[10])
+if redis.call('EXISTS', write) == 1 then return {'kept', head(lane)} end
+if key ~= '' then
+  local held = redis.call('GET', base .. 'key:' .. key)
+  if held and redis.call('EXISTS', base .. 'write:' .. string.sub(held, 1, 16)) == 1 then
+    return {'keyed', held}
+  end
+  redis.call('SET', base .. 'key:' .. key, number .. ARGV[9])
+end
+redis.call('HSET', write, 'request', ARGV[4], 'progress', ARGV[5], 'state', ARGV[6],
+  'owner', me, 'lane', lane, 'key', key, 'changes', 0)
+redis.call('SADD', base .. 'of:' .. me, number)
+sit(lane, number)
+return {'kept', head(lane)}"
+);
+
+/// Takes a seat without a write: its number, lane, lease. Returns the head of the lane.
+pub const ENTER: &str = script!(
+    r"
+alive(ARGV[5])
+if not redis.call('ZSCORE', base .. 'lane:' .. ARGV[4], me .. ':' .. ARGV[3]) then
+  sit(ARGV[4], ARGV[3])
+end
+return head(ARGV[4])"
+);
+
+/// Leaves a seat without a write: its number, lane. Returns the head of the lane.
+pub const LEAVE: &str = script!("return rise(me, ARGV[4], ARGV[3])");
+
+/// Changes the progress of an own write: its number, the number of the change, progress, state,
+/// `final` or not, the time to keep a final one, and `again` if a final one goes on.
+pub const PROGRESS: &str = script!(
+    r"
+local number, write = ARGV[3], base .. 'write:' .. ARGV[3]
+local held = redis.call('HMGET', write, 'owner', 'changes', 'final', 'lane', 'key', 'state')
+if held[1] ~= me then return {'elsewhere', ''} end
+if tonumber(held[2]) >= tonumber(ARGV[4]) then return {'kept', ''} end
+local was_final = held[3] == '1'
+if was_final and ARGV[9] == '' then
+  return {held[6] == ARGV[6] and 'kept' or 'elsewhere', ''}
+end
+local final = ARGV[7] ~= '' and '1' or '0'
+redis.call('HSET', write, 'changes', ARGV[4], 'progress', ARGV[5], 'state', ARGV[6], 'final', final)
+if final == '1' then return {'kept', finish(me, number, held[4], held[5], ARGV[8])} end
+if was_final then
+  redis.call('PERSIST', write)
+  if held[5] ~= '' then redis.call('PERSIST', base .. 'key:' .. held[5]) end
+  redis.call('SADD', base .. 'of:' .. me, number)
+  sit(held[4], number)
+  return {'kept', head(held[4])}
+end
+return {'kept', ''}"
+);
+
+/// Ends a write of any replica that is still queued: its number, the change that was seen, the
+/// progress, its state, the time to keep it.
+pub const CANCEL: &str = script!(
+    r"
+local number, write = ARGV[3], base .. 'write:' .. ARGV[3]
+local held = redis.call('HMGET', write, 'owner', 'changes', 'state', 'lane', 'key')
+if held[3] ~= 'queued' or held[2] ~= ARGV[4] then return {'elsewhere', ''} end
+redis.call('HSET', write, 'changes', held[2] + 1, 'progress', ARGV[5], 'state', ARGV[6], 'final', '1')
+return {'kept', finish(held[1], number, held[4], held[5], ARGV[7])}"
+);
+
+/// Takes a write that has ended from the replica that had it: its number.
+pub const TAKE: &str = script!(
+    r"
+local write = base .. 'write:' .. ARGV[3]
+if redis.call('HGET', write, 'final') ~= '1' then return 0 end
+redis.call('HSET', write, 'owner', me)
+return 1"
+);
+
+/// Removes an own write, also one that comes later: its number.
+pub const REMOVE: &str = script!(
+    r"
+local number, write = ARGV[3], base .. 'write:' .. ARGV[3]
+local held = redis.call('HMGET', write, 'owner', 'lane', 'key')
+if not held[1] then
+  redis.call('SET', base .. 'gone:' .. number, 1, 'EX', 3600)
+  return ''
+end
+if held[1] ~= me then return '' end
+redis.call('DEL', write)
+redis.call('SREM', base .. 'of:' .. me, number)
+if held[3] ~= '' then
+  local key = base .. 'key:' .. held[3]
+  if string.sub(redis.call('GET', key) or '', 1, 16) == number then redis.call('DEL', key) end
+end
+return rise(me, held[2], number)"
+);
+
+/// Renews the lease, of this length. Returns the replicas without one that may have writes, each
+/// with 1 if it has left by itself.
+pub const RENEW: &str = script!(
+    r"
+alive(ARGV[3])
+local gone = {}
+for _, owner in ipairs(redis.call('SMEMBERS', base .. 'owners')) do
+  if redis.call('EXISTS', base .. 'alive:' .. owner) == 0 then
+    gone[#gone + 1] = {owner, redis.call('SISMEMBER', base .. 'left', owner)}
+  end
+end
+return gone"
+);
+
+/// Takes writes of a replica that is gone: its id, the most. Returns number, lane, key and changes
+/// of each.
+pub const ADOPT: &str = script!(
+    r"
+local owner, taken = ARGV[3], {}
+if redis.call('EXISTS', base .. 'alive:' .. owner) == 1 then return taken end
+local of = base .. 'of:' .. owner
+for _, number in ipairs(redis.call('SRANDMEMBER', of, ARGV[4])) do
+  local write = base .. 'write:' .. number
+  local held = redis.call('HMGET', write, 'lane', 'key', 'changes', 'owner')
+  redis.call('SREM', of, number)
+  if held[4] == owner then
+    redis.call('HSET', write, 'owner', me)
+    redis.call('SADD', base .. 'of:' .. me, number)
+    local lane = base .. 'lane:' .. held[1]
+    local seat = redis.call('ZSCORE', lane, owner .. ':' .. number)
+    if seat then
+      redis.call('ZREM', lane, owner .. ':' .. number)
+      redis.call('ZADD', lane, seat, me .. ':' .. number)
+    end
+    taken[#taken + 1] = {number, held[1], held[2], held[3]}
+  end
+end
+if redis.call('EXISTS', of) == 0 then
+  redis.call('SREM', base .. 'owners', owner)
+  redis.call('SREM', base .. 'left', owner)
+end
+return taken"
+);
+
+/// Returns the heads of lanes, which are the further arguments.
+pub const HEADS: &str = script!(
+    r"
+local heads = {}
+for place = 3, #ARGV do heads[#heads + 1] = head(ARGV[place]) end
+return heads"
+);
+
+/// Returns which of these writes this replica does not have any more.
+pub const LOST: &str = script!(
+    r"
+local lost = {}
+for place = 3, #ARGV do
+  if redis.call('HGET', base .. 'write:' .. ARGV[place], 'owner') ~= me then
+    lost[#lost + 1] = ARGV[place]
+  end
+end
+return lost"
+);
+
+/// Returns the numbers of all writes of this replica that have not ended.
+pub const MINE: &str = script!("return redis.call('SMEMBERS', base .. 'of:' .. me)");
+
+/// Ends the lease, so that the others take what is left.
+pub const END: &str = script!(
+    r"
+redis.call('SADD', base .. 'left', me)
+return redis.call('DEL', base .. 'alive:' .. me)"
+);
+
+/// Returns request and progress of a write: its number.
+pub const LOAD: &str =
+    script!("return redis.call('HMGET', base .. 'write:' .. ARGV[3], 'request', 'progress')");
+
+/// Returns progress, changes, lane and key of a write: its number.
+pub const LOOK: &str = script!(
+    r"return redis.call('HMGET', base .. 'write:' .. ARGV[3], 'progress', 'changes', 'lane', 'key')"
+);

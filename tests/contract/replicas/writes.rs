@@ -1,0 +1,155 @@
+//! Queued writes in the Redis of all replicas: each is asked for, awaited, cancelled and ordered
+//! anywhere.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use http::Method;
+use serde_json::json;
+use weir::gateway::Current;
+
+use super::Replicas;
+use crate::support::{Reply, Setup, eventually};
+
+const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
+const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+const ASYNC: (&str, &str) = ("prefer", "respond-async");
+
+async fn start() -> Replicas {
+    let setup = Setup::new().writes("store = \"redis\"").unspaced_writes();
+    let replicas = Replicas::start_with(setup, 3, &DURABLE).await;
+    let is_open = |current: &Arc<Current>| current.gateway().writes.queue().is_open();
+    eventually(|| replicas.all().all(is_open)).await;
+    replicas
+}
+
+impl Replicas {
+    async fn comment(&self, replica: usize, text: &str, headers: &[(&str, &str)]) -> Reply {
+        let body = json!({ "body": text }).to_string();
+        let address = self.address(replica);
+        self.world.send_to(address, Method::POST, COMMENTS, headers, &body).await
+    }
+
+    /// The path of an accepted write.
+    async fn accept(&self, replica: usize, text: &str) -> String {
+        let accepted = self.comment(replica, text, &[ASYNC]).await;
+        accepted.assert_status(202);
+        accepted.header("location").unwrap().to_owned()
+    }
+
+    async fn state(&self, replica: usize, write: &str, headers: &[(&str, &str)]) -> String {
+        let address = self.address(replica);
+        let status = self.world.send_to(address, Method::GET, write, headers, "").await;
+        status.assert_status(200);
+        status.json()["state"].as_str().unwrap().to_owned()
+    }
+
+    /// The state of a write in the end.
+    async fn end(&self, replica: usize, write: &str) -> String {
+        self.state(replica, write, &[("prefer", "wait=30")]).await
+    }
+
+    /// The texts of the comments that the upstream has made here, in order.
+    async fn made(&self) -> Vec<String> {
+        let seen = self.world.upstream_requests();
+        let made = seen.iter().filter(|entry| entry.method == "POST" && entry.executed).count();
+        let listed = self.get(0, &format!("{COMMENTS}?per_page=100")).await.json();
+        let texts = listed.as_array().unwrap().iter().map(|comment| comment["body"].as_str());
+        let texts: Vec<String> = texts.map(|text| text.unwrap().to_owned()).collect();
+        texts[texts.len() - made..].to_vec()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_replica_answers_for_a_queued_write() {
+    let replicas = start().await;
+    let gate = replicas.world.close_gate("POST", COMMENTS);
+    let first = replicas.accept(0, "first").await;
+    replicas.world.held(gate, 1).await;
+    let second = replicas.accept(1, "second").await;
+    for replica in 0..3 {
+        assert_eq!(replicas.state(replica, &first, &[]).await, "sending");
+        assert_eq!(replicas.state(replica, &second, &[]).await, "queued");
+    }
+    let refused = replicas.send(2, Method::DELETE, &first, "").await;
+    refused.assert_status(409);
+    replicas.send(2, Method::DELETE, &second, "").await.assert_status(204);
+    let ends = join_all((0..3).map(|replica| replicas.end(replica, &first)));
+    let opens = async { replicas.world.open_gate(gate) };
+    let (ends, ()) = tokio::join!(ends, opens);
+    assert_eq!(ends, ["done"; 3]);
+    for replica in 0..3 {
+        assert_eq!(replicas.state(replica, &second, &[]).await, "cancelled");
+    }
+    assert_eq!(replicas.made().await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lane_keeps_its_order_over_replicas() {
+    let replicas = start().await;
+    let mut writes = Vec::new();
+    for number in 0..30 {
+        writes.push(replicas.accept(number * 7 % 3, &format!("number {number}")).await);
+    }
+    for write in &writes {
+        assert_eq!(replicas.end(1, write).await, "done");
+    }
+    let expected: Vec<String> = (0..30).map(|number| format!("number {number}")).collect();
+    assert_eq!(replicas.made().await, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_stands_for_one_write_in_all_replicas() {
+    let replicas = start().await;
+    let key = ("idempotency-key", "once");
+    let gate = replicas.world.close_gate("POST", COMMENTS);
+    let first = replicas.comment(0, "once", &[key, ASYNC]).await;
+    first.assert_status(202);
+    let again = replicas.comment(1, "once", &[key, ASYNC]).await;
+    assert_eq!(again.json()["id"], first.json()["id"]);
+    replicas.comment(2, "another", &[key, ASYNC]).await.assert_status(422);
+    let waiting = async { replicas.comment(2, "once", &[key]).await };
+    let opens = async {
+        replicas.world.held(gate, 1).await;
+        replicas.world.open_gate(gate);
+    };
+    let (answer, ()) = tokio::join!(waiting, opens);
+    answer.assert_status(201);
+    assert_eq!(replicas.made().await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiting_write_goes_behind_queued_ones_elsewhere() {
+    let replicas = start().await;
+    let gate = replicas.world.close_gate("POST", COMMENTS);
+    let queued = replicas.accept(0, "queued").await;
+    replicas.world.held(gate, 1).await;
+    let waiting = replicas.comment(1, "waiting", &[]);
+    let opens = async {
+        // It has asked for its turn when a later one stands behind it.
+        let later = replicas.accept(2, "later").await;
+        assert_eq!(replicas.world.upstream_requests().len(), 1);
+        replicas.world.open_gate(gate);
+        later
+    };
+    let (answer, later) = tokio::join!(waiting, opens);
+    answer.assert_status(201);
+    for write in [queued, later] {
+        assert_eq!(replicas.end(1, &write).await, "done");
+    }
+    let made = replicas.made().await;
+    assert_eq!((made.len(), &*made[0]), (3, "queued"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_forgets_writes_loses_no_lane() {
+    let replicas = start().await;
+    let gate = replicas.world.close_gate("POST", COMMENTS);
+    replicas.accept(0, "first").await;
+    replicas.world.held(gate, 1).await;
+    replicas.redis.as_ref().unwrap().run("FLUSHALL");
+    replicas.world.open_gate(gate);
+    replicas.comment(1, "after", &[]).await.assert_status(201);
+    let later = replicas.accept(2, "later").await;
+    assert_eq!(replicas.end(0, &later).await, "done");
+}
