@@ -26,7 +26,7 @@ async fn each<F: Future<Output = ()>>(prefix: &str, test: impl Fn(Arc<dyn Home>)
 }
 
 /// The settings of a replica with this server.
-pub(super) fn settings(server: &RedisServer, prefix: &str) -> Redis {
+pub fn settings(server: &RedisServer, prefix: &str) -> Redis {
     let (url, upstream) = (server.url(), "[upstream]\nurl = \"http://127.0.0.1:1\"\n[state]\n");
     let redis = format!(
         "{upstream}redis = {{ url = \"{url}\", op_timeout = \"5s\", prefix = \"{prefix}\" }}"

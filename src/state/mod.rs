@@ -9,7 +9,7 @@
 
 mod changes;
 #[cfg(test)]
-mod conformance;
+pub(crate) mod conformance;
 mod far_names;
 pub mod memory;
 pub mod message;
@@ -18,7 +18,7 @@ pub mod redis;
 #[cfg(test)]
 #[path = "../../tests/support/redis_server.rs"]
 #[expect(dead_code, reason = "other tests need the rest of it")]
-mod redis_server;
+pub(crate) mod redis_server;
 mod replica;
 
 use std::time::Duration;

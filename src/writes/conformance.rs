@@ -3,15 +3,22 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
 use tempfile::TempDir;
+use tokio::runtime::Runtime;
 
 use super::file::FileStore;
 use super::memory::MemoryStore;
-use super::{Change, Store, Stored};
+use super::shared::{Event, Place};
+use super::{Change, Progress, SharedStore, Store, StoreError, Stored, WriteState};
 use crate::cases::cases;
+use crate::clock::Timestamp;
+use crate::state::Replica;
+use crate::state::conformance::settings;
+use crate::state::redis_server::RedisServer;
 
 pub(super) fn block_on<T>(answer: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(answer)
@@ -37,6 +44,22 @@ fn each_store(check: impl Fn(&dyn Store)) {
     check(&MemoryStore::default());
     let directory = TempDir::new().unwrap();
     check(&opened(&directory).0);
+    let (runtime, server) = (runtime(), RedisServer::start(&[]));
+    check(&runtime.block_on(shared(&server, 1)));
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+/// The writes of a replica with this number, once they can be added.
+async fn shared(server: &RedisServer, number: u64) -> SharedStore {
+    let replica = Replica::begin(&settings(server, "writes"), number, Timestamp::EPOCH);
+    let store = SharedStore::begin(&replica, Duration::from_hours(1));
+    while !store.is_open() {
+        tokio::task::yield_now().await;
+    }
+    store
 }
 
 #[test]
@@ -62,7 +85,8 @@ fn progress_leaves_the_request_as_it_is() {
 #[test]
 fn the_progress_of_an_unknown_write_is_ignored() {
     each_store(|store| {
-        assert_eq!(block_on(store.apply(Change::Progress(1, "done".into()))), Ok(()));
+        let ignored = block_on(store.apply(Change::Progress(1, "done".into())));
+        assert!(matches!(ignored, Ok(()) | Err(StoreError::Elsewhere)), "{ignored:?}");
         assert_eq!(block_on(store.load(1)), Ok(None));
     });
 }
@@ -105,6 +129,86 @@ fn changes_are_made_in_call_order_even_if_not_awaited() {
 fn only_the_file_store_is_durable() {
     assert!(!MemoryStore::default().is_durable());
     assert!(opened(&TempDir::new().unwrap()).0.is_durable());
+}
+
+/// A queued write and its end.
+fn progress(state: WriteState) -> Progress {
+    Progress { state, ..Progress::queued(Timestamp::EPOCH, Timestamp::FAR_FUTURE) }
+}
+
+#[test]
+fn a_replica_without_its_write_changes_nothing() {
+    let (runtime, server) = (runtime(), RedisServer::start(&[]));
+    runtime.block_on(async {
+        let (first, second) = (shared(&server, 1).await, shared(&server, 2).await);
+        let place = Place { lane: "ci:/repos/a/b".into(), ..Place::default() };
+        let write = stored("request", progress(WriteState::Queued).encode());
+        let number = first.next_number().unwrap();
+        first.insert(number, &write, &place).await.unwrap();
+        // It says that it is gone, and goes on all the same.
+        first.end().await.unwrap();
+        let mut events = second.events().unwrap();
+        assert_eq!(events.recv().await, Some(Event::Adopted(vec![number])));
+        assert_eq!(events.recv().await, Some(Event::Turn(number)));
+        let sending = Change::Progress(number, progress(WriteState::Sending).encode());
+        assert_eq!(first.apply(sending.clone()).await, Err(StoreError::Elsewhere));
+        assert_eq!(second.apply(sending).await, Ok(()));
+    });
+}
+
+#[test]
+fn a_write_is_cancelled_until_it_is_sent() {
+    let (runtime, server) = (runtime(), RedisServer::start(&[]));
+    runtime.block_on(async {
+        let (first, second) = (shared(&server, 1).await, shared(&server, 2).await);
+        let ended = |before| Progress { state: WriteState::Cancelled, ..before };
+        let write = stored("request", progress(WriteState::Queued).encode());
+        let sending = progress(WriteState::Sending).encode();
+        let [early, late] = [(); 2].map(|()| first.next_number().unwrap());
+        for number in [early, late] {
+            first.insert(number, &write, &Place::default()).await.unwrap();
+        }
+        assert_eq!(second.cancel(early, ended).await, Ok(()));
+        let sent = first.apply(Change::Progress(early, sending.clone())).await;
+        assert_eq!(sent, Err(StoreError::Elsewhere));
+        assert_eq!(first.apply(Change::Progress(late, sending)).await, Ok(()));
+        assert_eq!(second.cancel(late, ended).await, Err(StoreError::Elsewhere));
+    });
+}
+
+#[test]
+fn a_promised_write_stays_when_its_client_leaves() {
+    let (runtime, server) = (runtime(), RedisServer::start(&[]));
+    runtime.block_on(async {
+        let (first, second) = (shared(&server, 1).await, shared(&server, 2).await);
+        let place = Place { key: "ci:key".into(), meaning: [7; 32], ..Place::default() };
+        let write = stored("request", progress(WriteState::Queued).encode());
+        let number = first.next_number().unwrap();
+        first.insert(number, &write, &place).await.unwrap();
+        let other = second.next_number().unwrap();
+        let found = second.insert(other, &write, &place).await;
+        assert_eq!(found, Err(StoreError::Keyed { number, meaning: [7; 32] }));
+        first.apply(Change::Remove(vec![number])).await.unwrap();
+        let mut events = first.events().unwrap();
+        while events.recv().await != Some(Event::Adopted(vec![number])) {}
+        let (kept, is_promised) = first.load_adopted(number).await.unwrap().unwrap();
+        assert_eq!((kept, is_promised), (write, true));
+    });
+}
+
+#[test]
+fn a_write_that_was_removed_is_not_added_late() {
+    let (runtime, server) = (runtime(), RedisServer::start(&[]));
+    runtime.block_on(async {
+        let store = shared(&server, 1).await;
+        let write = stored("request", "queued");
+        server.freeze();
+        let late = store.apply(Change::Insert(7, write));
+        let removed = store.apply(Change::Remove(vec![7]));
+        server.thaw();
+        let _ = (late.await, removed.await);
+        assert_eq!(store.load(7).await, Ok(None));
+    });
 }
 
 /// One operation on a store.

@@ -13,6 +13,7 @@ use crate::config::input::reader::{Entry, Read, Reader};
 use crate::config::input::scalars::duration_text;
 use crate::config::input::secret::Secret;
 use crate::config::printer::{Printer, inline, list, text};
+use crate::config::sections::Durability;
 
 /// Port of a Redis without one in its address.
 const REDIS_PORT: u16 = 6379;
@@ -53,8 +54,8 @@ pub struct Redis {
     pub op_timeout: Duration,
     /// The beginning of all keys and channels.
     pub prefix: Arc<str>,
-    /// It must have on its disk what it has accepted (`writes.store`).
-    pub must_be_durable: bool,
+    /// The promise that it must keep of queued writes; `None`: it has none (`writes.store`).
+    pub writes: Option<Durability>,
 }
 
 /// The arrangement of the nodes of a Redis.
@@ -227,7 +228,7 @@ impl Read for Redis {
                 ca_file,
                 op_timeout,
                 prefix,
-                must_be_durable: false,
+                writes: None,
             })
         })
     }
@@ -271,7 +272,7 @@ impl Redis {
             ca_file: None,
             op_timeout: OP_TIMEOUT,
             prefix: PREFIX.into(),
-            must_be_durable: false,
+            writes: None,
         }
     }
 

@@ -80,7 +80,7 @@ impl Writes {
                 let accepted = "[state] redis beside it, or another store";
                 return reader.refuse("store", "there is no Redis for it", accepted);
             };
-            redis.must_be_durable = durability == Durability::Always;
+            redis.writes = Some(durability);
         }
         Some(Self {
             store,

@@ -196,7 +196,7 @@ const FAULTS_OF_VALUES: &[Case] = &[
         "store = \"redis://:s3cret@r\"",
         39,
         "writes.store",
-        "unknown value (accepted: \"memory\" or { path",
+        "unknown value (accepted: \"memory\", \"redis\" or { path",
     ),
     (
         "\"127.0.0.1:9090\"",

@@ -4,6 +4,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{InfoDict, RedisResult, Role, cmd};
 
 use super::connection::Examined;
+use crate::config::Durability;
 use crate::state::Away;
 
 /// The oldest version with everything that is used here.
@@ -20,6 +21,11 @@ pub enum Unsuitable {
         "maxmemory-policy is \"{0}\", which removes shared state when memory runs out: set \"noeviction\" or \"volatile-lru\""
     )]
     Evicting(String),
+    /// It removes keys with a lifetime when its memory is full, as queued writes have them.
+    #[error(
+        "maxmemory-policy is \"{0}\", which removes leases of queued writes when memory runs out: writes.store = \"redis\" needs \"noeviction\""
+    )]
+    EvictingWrites(String),
     /// It may lose queued writes when it crashes, or does not say whether it may.
     #[error(
         "{0}: writes.store = \"redis\" needs appendonly yes and appendfsync always, unless writes.durability is \"best-effort\""
@@ -27,10 +33,10 @@ pub enum Unsuitable {
     Forgetful(String),
 }
 
-/// Checks the version, the role and the memory policy, and the log on disk if it must be durable.
+/// Checks the version, the role and the memory policy, and the log on disk if writes are queued in it.
 pub(super) async fn check(
     mut node: MultiplexedConnection,
-    must_be_durable: bool,
+    writes: Option<Durability>,
 ) -> Result<(), Examined> {
     let info: InfoDict = cmd("INFO").arg("server").query_async(&mut node).await.map_err(away)?;
     // Valkey says here which version of Redis it is compatible with.
@@ -43,12 +49,15 @@ pub(super) async fn check(
         return Err(Away("the server is a read-only replica of another".to_owned()).into());
     }
     // An ACL user may lack the right to ask, as with hosted servers.
-    let policy = setting(&mut node, "maxmemory-policy").await?;
-    if let Some(policy) = policy.filter(|policy| policy.starts_with("allkeys-")) {
+    let policy = setting(&mut node, "maxmemory-policy").await?.unwrap_or_default();
+    if policy.starts_with("allkeys-") {
         return Err(Unsuitable::Evicting(policy).into());
     }
+    if writes.is_some() && policy.starts_with("volatile-") {
+        return Err(Unsuitable::EvictingWrites(policy).into());
+    }
     let wanted = [("appendonly", "yes"), ("appendfsync", "always")];
-    for (name, wanted) in wanted.into_iter().filter(|_| must_be_durable) {
+    for (name, wanted) in wanted.into_iter().filter(|_| writes == Some(Durability::Always)) {
         let fault = match setting(&mut node, name).await? {
             Some(value) if value == wanted => continue,
             Some(value) => format!("{name} is \"{value}\""),

@@ -25,7 +25,7 @@ use tokio::sync::{Mutex, Notify, watch};
 use tokio::time::{sleep, timeout};
 
 use super::check::{self, Unsuitable};
-use crate::config::{self, CaFile, RedisUrl, Topology};
+use crate::config::{self, CaFile, Durability, RedisUrl, Topology};
 use crate::state::Away;
 
 /// The longest wait for a connection with its greeting. Ours: TLS takes some round trips more than
@@ -41,7 +41,7 @@ pub struct Connection {
     /// `None`: the settings are of no use.
     opener: Option<Opener>,
     op_timeout: Duration,
-    must_be_durable: bool,
+    writes: Option<Durability>,
     state: RwLock<State>,
     /// An operation has failed so that the connection is of no use, or all has ended.
     spoilt: Arc<Notify>,
@@ -81,7 +81,7 @@ impl Connection {
         let connection = Arc::new(Self {
             opener,
             op_timeout: settings.op_timeout,
-            must_be_durable: settings.must_be_durable,
+            writes: settings.writes,
             state: RwLock::new(State::Away(reason)),
             spoilt: Arc::default(),
             opened: watch::channel(0).0,
@@ -93,7 +93,7 @@ impl Connection {
     /// Connects once, and checks that the server is usable.
     pub async fn examine(settings: &config::Redis) -> Result<(), Examined> {
         let opener = Opener::new(settings).map_err(|fault| Examined::Away(away(&fault)))?;
-        opener.open(settings.op_timeout, settings.must_be_durable).await.map(drop)
+        opener.open(settings.op_timeout, settings.writes).await.map(drop)
     }
 
     /// Runs a command.
@@ -173,7 +173,7 @@ async fn keep_open(connection: Weak<Connection>) {
     loop {
         let Some(this) = connection.upgrade() else { return };
         let Some(opener) = &this.opener else { return };
-        match opener.open(this.op_timeout, this.must_be_durable).await {
+        match opener.open(this.op_timeout, this.writes).await {
             Ok(wire) => {
                 (number, pause) = (number + 1, PAUSE);
                 *this.state.write() = State::Open(wire, number);
@@ -241,25 +241,29 @@ impl Opener {
     }
 
     /// Opens a connection to a usable server.
-    async fn open(&self, op_timeout: Duration, must_be_durable: bool) -> Result<Wire, Examined> {
+    async fn open(
+        &self,
+        op_timeout: Duration,
+        writes: Option<Durability>,
+    ) -> Result<Wire, Examined> {
         let opened = timeout(OPENED_WITHIN, self.connect(op_timeout)).await;
         let Ok(opened) = opened else {
             return Err(Away("no connection within a second".to_owned()).into());
         };
         let wire = opened.map_err(|fault| away(&fault))?;
-        let checked = timeout(OPENED_WITHIN, self.check(&wire, must_be_durable)).await;
+        let checked = timeout(OPENED_WITHIN, self.check(&wire, writes)).await;
         checked.map_err(|_| Away("no answer within a second".to_owned()))??;
         Ok(wire)
     }
 
-    async fn check(&self, wire: &Wire, must_be_durable: bool) -> Result<(), Examined> {
+    async fn check(&self, wire: &Wire, writes: Option<Durability>) -> Result<(), Examined> {
         let node = match (wire, self) {
             (Wire::Node(node), _) => node.clone(),
             // One node stands for all: they are set up alike.
             (Wire::Cluster(_), Self::Cluster(_, nodes)) => first_of(nodes).await?,
             (Wire::Cluster(_), _) => return Ok(()),
         };
-        check::check(node, must_be_durable).await
+        check::check(node, writes).await
     }
 
     async fn connect(&self, op_timeout: Duration) -> RedisResult<Wire> {

@@ -1,6 +1,7 @@
 //! Redis alone: faults of the server, and servers that will not do.
 
 use super::*;
+use crate::config::Durability;
 use crate::state::conformance::settings;
 use crate::state::redis_server::RedisServer;
 
@@ -21,6 +22,24 @@ async fn a_read_only_replica_of_redis_is_no_home() {
     let server = RedisServer::start(&["--replicaof", "127.0.0.1 1"]);
     let fault = RedisHome::examine(&settings(&server, "replica")).await.unwrap_err();
     assert_eq!(fault.to_string(), "the server is a read-only replica of another");
+}
+
+#[tokio::test]
+async fn a_server_that_may_forget_keeps_no_writes() {
+    let server = RedisServer::start(&["--appendonly", "yes"]);
+    let mut settings = settings(&server, "forgets");
+    RedisHome::examine(&settings).await.unwrap();
+    settings.writes = Some(Durability::Always);
+    let fault = RedisHome::examine(&settings).await.unwrap_err();
+    assert_eq!(
+        fault.to_string(),
+        "appendfsync is \"everysec\": writes.store = \"redis\" needs appendonly yes and appendfsync always, unless writes.durability is \"best-effort\""
+    );
+    assert_eq!(server.run("CONFIG SET appendfsync always"), "+OK");
+    RedisHome::examine(&settings).await.unwrap();
+    assert_eq!(server.run("CONFIG SET maxmemory-policy volatile-lru"), "+OK");
+    let fault = RedisHome::examine(&settings).await.unwrap_err();
+    assert!(fault.to_string().contains("needs \"noeviction\""), "{fault}");
 }
 
 #[tokio::test]

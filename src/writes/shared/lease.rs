@@ -71,7 +71,8 @@ impl Renewals {
         let gone = store.run::<Vec<(String, u8)>>(&renew).await?;
         let unbroken_since = *self.unbroken_since.get_or_insert_with(timer_now);
         self.count += 1;
-        if was_away || self.count.is_multiple_of(LOOK_EVERY) {
+        let has_forgotten = std::mem::take(&mut store.own.lock().has_forgotten);
+        if was_away || has_forgotten || self.count.is_multiple_of(LOOK_EVERY) {
             store.look_for_lost().await?;
             store.look_for_forgotten().await?;
         }

@@ -226,6 +226,12 @@ impl SharedStore {
         }
     }
 
+    /// Loads a write of which this replica knows nothing, with true if a client of another one was
+    /// promised it.
+    pub async fn load_adopted(&self, number: u64) -> Result<Option<(Stored, bool)>, StoreError> {
+        self.0.load(number).await
+    }
+
     /// Takes a finished write from the replica that had it. False: it has not finished.
     pub async fn take(&self, number: u64) -> Result<bool, StoreError> {
         let taken = self.0.run::<u8>(&self.0.script(scripts::TAKE, number)).await?;
@@ -308,9 +314,18 @@ impl Inner {
         Ok(())
     }
 
+    async fn load(&self, number: u64) -> Result<Option<(Stored, bool)>, StoreError> {
+        type Loaded = (Option<Vec<u8>>, Option<Vec<u8>>, Option<u8>);
+        let load = self.script(scripts::LOAD, number);
+        let (request, progress, joined) = self.run::<Loaded>(&load).await?;
+        let (Some(request), Some(progress)) = (request, progress) else { return Ok(None) };
+        let stored = Stored { request: request.into(), progress: progress.into() };
+        Ok(Some((stored, joined.is_some())))
+    }
+
     async fn remove(&self, number: u64) -> Result<(), StoreError> {
-        let head = self.run::<String>(&self.script(scripts::REMOVE, number)).await?;
-        self.own.lock().removed(number);
+        let (word, head) = self.run::<Said>(&self.script(scripts::REMOVE, number)).await?;
+        self.own.lock().removed(number, word == "kept");
         self.pass_on(&head);
         Ok(())
     }
@@ -409,12 +424,7 @@ impl Store for SharedStore {
 
     fn load(&self, number: u64) -> BoxFuture<'static, Result<Option<Stored>, StoreError>> {
         let this = Arc::clone(&self.0);
-        self.0.spawn(async move {
-            let load = this.script(scripts::LOAD, number);
-            let (request, progress) = this.run::<(Option<Vec<u8>>, Option<Vec<u8>>)>(&load).await?;
-            let (Some(request), Some(progress)) = (request, progress) else { return Ok(None) };
-            Ok(Some(Stored { request: request.into(), progress: progress.into() }))
-        })
+        self.0.spawn(async move { Ok(this.load(number).await?.map(|(stored, _)| stored)) })
     }
 
     fn room(&self, _: u64) -> Option<u64> {

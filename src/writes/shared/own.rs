@@ -13,6 +13,8 @@ pub(super) struct OwnWrites {
     leaving: BTreeMap<u64, String>,
     /// Writes to be removed.
     pub removing: BTreeSet<u64>,
+    /// Redis has a write of this replica that is not here.
+    pub has_forgotten: bool,
     /// The replica takes no more writes.
     pub has_ended: bool,
 }
@@ -115,8 +117,10 @@ impl OwnWrites {
         own
     }
 
-    pub fn removed(&mut self, number: u64) {
+    /// Notes the end of a removal; `is_kept`: the write stays.
+    pub fn removed(&mut self, number: u64, is_kept: bool) {
         self.removing.remove(&number);
+        self.has_forgotten |= is_kept;
     }
 
     /// The number of a write's next change.

@@ -60,7 +60,9 @@ alive(ARGV[10])
 if redis.call('EXISTS', write) == 1 then return {'kept', head(lane)} end
 if key ~= '' then
   local held = redis.call('GET', base .. 'key:' .. key)
-  if held and redis.call('EXISTS', base .. 'write:' .. string.sub(held, 1, 16)) == 1 then
+  local other = base .. 'write:' .. string.sub(held or '', 1, 16)
+  if held and redis.call('EXISTS', other) == 1 then
+    if string.sub(held, 17) == ARGV[9] then redis.call('HSET', other, 'joined', 1) end
     return {'keyed', held}
   end
   redis.call('SET', base .. 'key:' .. key, number .. ARGV[9])
@@ -92,11 +94,11 @@ pub const PROGRESS: &str = script!(
 local number, write = ARGV[3], base .. 'write:' .. ARGV[3]
 local held = redis.call('HMGET', write, 'owner', 'changes', 'final', 'lane', 'key', 'state')
 if held[1] ~= me then return {'elsewhere', ''} end
-if tonumber(held[2]) >= tonumber(ARGV[4]) then return {'kept', ''} end
 local was_final = held[3] == '1'
 if was_final and ARGV[9] == '' then
   return {held[6] == ARGV[6] and 'kept' or 'elsewhere', ''}
 end
+if tonumber(held[2]) >= tonumber(ARGV[4]) then return {'kept', ''} end
 local final = ARGV[7] ~= '' and '1' or '0'
 redis.call('HSET', write, 'changes', ARGV[4], 'progress', ARGV[5], 'state', ARGV[6], 'final', final)
 if final == '1' then return {'kept', finish(me, number, held[4], held[5], ARGV[8])} end
@@ -130,23 +132,25 @@ redis.call('HSET', write, 'owner', me)
 return 1"
 );
 
-/// Removes an own write, also one that comes later: its number.
+/// Removes an own write, also one that comes later: its number. One that another replica has
+/// promised to a client stays.
 pub const REMOVE: &str = script!(
     r"
 local number, write = ARGV[3], base .. 'write:' .. ARGV[3]
-local held = redis.call('HMGET', write, 'owner', 'lane', 'key')
+local held = redis.call('HMGET', write, 'owner', 'lane', 'key', 'joined')
 if not held[1] then
   redis.call('SET', base .. 'gone:' .. number, 1, 'EX', 3600)
-  return ''
+  return {'removed', ''}
 end
-if held[1] ~= me then return '' end
+if held[1] ~= me then return {'removed', ''} end
+if held[4] then return {'kept', ''} end
 redis.call('DEL', write)
 redis.call('SREM', base .. 'of:' .. me, number)
 if held[3] ~= '' then
   local key = base .. 'key:' .. held[3]
   if string.sub(redis.call('GET', key) or '', 1, 16) == number then redis.call('DEL', key) end
 end
-return rise(me, held[2], number)"
+return {'removed', rise(me, held[2], number)}"
 );
 
 /// Renews the lease, of this length. Returns the replicas without one that may have writes, each
@@ -223,9 +227,12 @@ redis.call('SADD', base .. 'left', me)
 return redis.call('DEL', base .. 'alive:' .. me)"
 );
 
-/// Returns request and progress of a write: its number.
-pub const LOAD: &str =
-    script!("return redis.call('HMGET', base .. 'write:' .. ARGV[3], 'request', 'progress')");
+/// Returns request and progress of a write, and 1 if a client of another replica was promised it:
+/// its number.
+pub const LOAD: &str = script!(
+    r"
+return redis.call('HMGET', base .. 'write:' .. ARGV[3], 'request', 'progress', 'joined')"
+);
 
 /// Returns progress, changes, lane and key of a write: its number.
 pub const LOOK: &str = script!(

@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 
+use crate::clock::Timestamp;
 use crate::state::WriteNews;
-use crate::writes::record::Key;
+use crate::writes::record::{Key, Unreadable};
 use crate::writes::shared::{Event, Place};
 use crate::writes::{
     Change, Progress, SharedStore, StoreError, Stored, Write, WriteId, WriteState,
@@ -152,9 +153,11 @@ impl Queue {
                 Event::Joined(number) => self.joined_elsewhere(number),
                 Event::Adopted(numbers) => {
                     for number in numbers {
-                        let Some(stored) = self.load_adopted(number).await else { continue };
+                        let loaded = self.load_adopted(number).await;
                         let Some(writes) = current() else { return };
-                        self.adopt(&writes, number, &stored);
+                        if let Some((stored, is_joined)) = loaded {
+                            self.adopt(&writes, number, stored, is_joined);
+                        }
                     }
                 }
             }
@@ -162,9 +165,10 @@ impl Queue {
     }
 
     /// Loads a write that this replica has taken over; `None`: it is gone.
-    async fn load_adopted(&self, number: u64) -> Option<Stored> {
+    async fn load_adopted(&self, number: u64) -> Option<(Stored, bool)> {
+        let shared = self.store.shared()?;
         loop {
-            match self.store.load(number).await {
+            match shared.load_adopted(number).await {
                 Ok(stored) => return stored,
                 Err(fault) => {
                     tracing::warn!(write = number, error = %fault, "a write of another replica could not be read, and is tried again");
@@ -174,12 +178,14 @@ impl Queue {
         }
     }
 
-    fn adopt(self: &Arc<Self>, writes: &Writes, number: u64, stored: &Stored) {
+    /// Takes up a write. One that a client of another replica was promised has no waiter any more.
+    fn adopt(self: &Arc<Self>, writes: &Writes, number: u64, stored: Stored, is_joined: bool) {
         if self.inner.lock().live.contains_key(&number) {
             return;
         }
         let mut recovery = Recovery::default();
-        match recovery.take(number, stored) {
+        let taken = promised(stored, is_joined, self.clock.now() + PATIENCE);
+        match taken.and_then(|stored| recovery.take(number, &stored)) {
             Ok(()) => _ = self.recover(writes, recovery),
             Err(fault) => {
                 tracing::error!(write = number, error = %fault, "a write of another replica cannot be read");
@@ -229,6 +235,19 @@ impl Queue {
             self.restart_off_wire(inner, number);
         }
     }
+}
+
+/// The write with its progress as that of an asynchronous one, if it was promised.
+fn promised(stored: Stored, is_joined: bool, until: Timestamp) -> Result<Stored, Unreadable> {
+    if !is_joined {
+        return Ok(stored);
+    }
+    let progress = Progress::decode(&stored.progress)?;
+    if !progress.has_waiter {
+        return Ok(stored);
+    }
+    let progress = Progress { has_waiter: false, deadline: until, ..progress };
+    Ok(Stored { progress: progress.encode(), ..stored })
 }
 
 /// The place of a write among those of all replicas.
