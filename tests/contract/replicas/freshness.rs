@@ -14,7 +14,10 @@ const REPO: &str = "/repos/acme/widgets";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_through_one_replica_shows_in_all() {
-    let setup = Setup::new().unspaced_writes().cache_ttl("/repos/{owner}/{repo}", "1h");
+    let limits = "rest_points_per_minute = 1000000\ncontent_per_minute = 100000\n\
+        content_per_hour = 100000\ncpu_seconds_per_minute = 1000000";
+    let setup = Setup::new().unspaced_writes().limits(limits);
+    let setup = setup.cache_ttl("/repos/{owner}/{repo}", "1h");
     let replicas = Replicas::start(setup, 3).await;
     replicas.world.set_limits(&json!({ "core.user": 100_000, "points.rest": 1_000_000, "content.minute": 100_000, "content.hour": 100_000 }));
     // For a figure: `ROUNDS=334` are a thousand reads.

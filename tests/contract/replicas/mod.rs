@@ -3,6 +3,7 @@
 mod faults;
 mod freshness;
 mod limits;
+mod saturated;
 mod topologies;
 mod writes;
 
