@@ -95,6 +95,10 @@ pub enum Metric {
     ReplicaSyncSeconds,
     #[strum(message = "Accounts whose parts have ended because no report was answered")]
     ReplicaLeasesLostTotal,
+    #[strum(message = "Looks for answers of other replicas")]
+    FarLookupsTotal,
+    #[strum(message = "Queued writes of replicas that are gone, which go on here")]
+    WritesTakenOverTotal,
     #[strum(message = "1 while the Redis of all replicas is in reach, else 0")]
     RedisUp,
     #[strum(message = "Invariants found broken; must stay 0")]

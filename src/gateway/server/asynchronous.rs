@@ -168,12 +168,11 @@ impl Handler {
         let entered = self.while_connected(session, request, queue.enter()).await;
         let _using = entered.ok_or(Stop::ClientGone)??;
         // Another client's write must look as if it did not exist.
-        let is_own = match queue.write_status(id) {
-            Some(status) => status.client == client.index,
-            None => {
-                let found = queue.look_up(id).await.map_err(not_readable)?;
-                found.is_some_and(|found| found.write.client == client.name)
-            }
+        let is_own = if let Some(status) = queue.write_status(id) {
+            status.client == client.index
+        } else {
+            let found = queue.look_up(id).await.map_err(not_readable)?;
+            found.is_some_and(|found| found.write.client == client.name)
         };
         if !is_own {
             return Err(GatewayError::NoSuchResource.into());

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
@@ -21,10 +21,11 @@ use redis::{
     TlsMode,
 };
 use secrecy::ExposeSecret;
-use tokio::sync::{Mutex, Notify, watch};
-use tokio::time::{sleep, timeout};
+use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::check::{self, Unsuitable};
+use crate::clock::timer_now;
 use crate::config::{self, CaFile, Durability, RedisUrl, Topology};
 use crate::state::Away;
 
@@ -36,6 +37,9 @@ const OPENED_WITHIN: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// The time for which a Redis without memory counts as away after its last refusal.
+const FULL_FOR: Duration = Duration::from_secs(1);
+
 /// See the module.
 pub struct Connection {
     /// `None`: the settings are of no use.
@@ -43,6 +47,8 @@ pub struct Connection {
     op_timeout: Duration,
     writes: Option<Durability>,
     state: RwLock<State>,
+    /// The last refusal of a change, because memory is full.
+    full: Mutex<Option<(Instant, Arc<str>)>>,
     /// An operation has failed so that the connection is of no use, or all has ended.
     spoilt: Arc<Notify>,
     /// The number of connections opened so far; 0 before the first.
@@ -66,7 +72,7 @@ pub(super) enum Wire {
 /// Opens connections.
 enum Opener {
     Node(Box<Client>),
-    Sentinel(Box<Mutex<SentinelClient>>),
+    Sentinel(Box<AsyncMutex<SentinelClient>>),
     /// A cluster, with its nodes one by one for messages.
     Cluster(Box<ClusterClient>, Vec<Client>),
 }
@@ -82,6 +88,7 @@ impl Connection {
             opener,
             op_timeout: settings.op_timeout,
             writes: settings.writes,
+            full: Mutex::default(),
             state: RwLock::new(State::Away(reason)),
             spoilt: Arc::default(),
             opened: watch::channel(0).0,
@@ -113,6 +120,8 @@ impl Connection {
             Ok(Err(fault)) => {
                 if is_spoiling(&fault) {
                     self.spoil(number, &fault.to_string());
+                } else if fault.code() == Some("OOM") {
+                    *self.full.lock() = Some((timer_now(), fault.to_string().into()));
                 }
                 Err(away(&fault))
             }
@@ -127,7 +136,11 @@ impl Connection {
     /// Returns the reason for which there is no connection.
     pub fn away(&self) -> Option<String> {
         match &*self.state.read() {
-            State::Open(..) => None,
+            State::Open(..) => {
+                let full = self.full.lock().clone();
+                let (_, reason) = full.filter(|(at, _)| timer_now() - *at < FULL_FOR)?;
+                Some(reason.to_string())
+            }
             State::Away(reason) => Some(reason.to_string()),
         }
     }
@@ -299,7 +312,7 @@ impl Opener {
     }
 }
 
-async fn find_primary(sentinel: &Mutex<SentinelClient>) -> RedisResult<Client> {
+async fn find_primary(sentinel: &AsyncMutex<SentinelClient>) -> RedisResult<Client> {
     sentinel.lock().await.async_get_client().await
 }
 

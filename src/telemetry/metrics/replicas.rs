@@ -21,6 +21,8 @@ pub(super) struct ReplicaFigures {
     conflicts: Counter,
     sync_duration: Histogram,
     leases_lost: Counter,
+    far_lookups: Count<ResultLabels>,
+    writes_taken_over: Counter,
     is_up: Gauge<u64, AtomicU64>,
 }
 
@@ -34,6 +36,8 @@ impl ReplicaFigures {
             conflicts: single(registry, Metric::ReplicaSyncConflictsTotal),
             sync_duration,
             leases_lost: single(registry, Metric::ReplicaLeasesLostTotal),
+            far_lookups: counts(registry, Metric::FarLookupsTotal),
+            writes_taken_over: single(registry, Metric::WritesTakenOverTotal),
             is_up: single(registry, Metric::RedisUp),
         }
     }
@@ -52,6 +56,17 @@ impl Metrics {
     /// Counts accounts whose parts have ended without an answer.
     pub fn leases_lost(&self, accounts: u64) {
         self.counts.replicas.leases_lost.inc_by(accounts);
+    }
+
+    /// Counts a look for an answer that another replica has. `result` comes from a closed set:
+    /// `answer`, `copy` or `nothing`.
+    pub fn looked_far(&self, result: &'static str) {
+        self.counts.replicas.far_lookups.of(&ResultLabels { result }).inc();
+    }
+
+    /// Counts a queued write of a replica that is gone.
+    pub fn write_taken_over(&self) {
+        self.counts.replicas.writes_taken_over.inc();
     }
 
     /// Sets whether the shared state is in reach.

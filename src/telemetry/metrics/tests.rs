@@ -37,6 +37,8 @@ fn everything_once() -> Metrics {
     metrics.background_revalidation();
     metrics.synced("answered", 2, Duration::from_millis(1));
     metrics.leases_lost(3);
+    metrics.looked_far("copy");
+    metrics.write_taken_over();
     metrics.set_redis_up(true);
     metrics.predicted("/repos/{owner}/{repo}", "confirmed");
     metrics.webhook("push", "accepted");
@@ -104,6 +106,8 @@ fn every_metric_of_the_contract_has_exactly_its_name_and_labels() {
         "weir_replica_sync_conflicts_total 2",
         "weir_replica_sync_seconds_count 1",
         "weir_replica_leases_lost_total 3",
+        r#"weir_far_lookups_total{result="copy"} 1"#,
+        "weir_writes_taken_over_total 1",
         "weir_redis_up 1",
         r#"weir_predicted_etags_total{endpoint="/repos/{owner}/{repo}",outcome="confirmed"} 1"#,
         r#"weir_token_healthy{account="bot",token="0"} 1"#,

@@ -141,9 +141,9 @@ impl Inner {
             for number in some {
                 look.arg(hex(*number));
             }
-            for lost in self.run::<Vec<String>>(&look).await? {
+            for (lost, is_elsewhere) in self.run::<Vec<(String, u8)>>(&look).await? {
                 if let Ok(number) = u64::from_str_radix(&lost, 16) {
-                    self.lost(number);
+                    self.lost(number, is_elsewhere == 1);
                 }
             }
         }

@@ -185,11 +185,11 @@ impl SharedStore {
             let (_, changes, lane, _) = this.run::<Looked>(&look).await?;
             let lane = lane.ok_or(StoreError::Elsewhere)?;
             this.own.lock().add(number, Own::write(lane, changes.unwrap_or_default()));
-            let changed = this.progress(number, progress, true).await;
-            if changed.is_err() {
+            let kept = this.progress(number, progress, true).await;
+            if kept.is_err() {
                 this.own.lock().take(number);
             }
-            changed
+            kept
         })
     }
 
@@ -351,7 +351,7 @@ impl Inner {
         let begun = timer_now();
         let (word, head) = self.run::<Said>(&command).await?;
         if word != "kept" {
-            self.lost(number);
+            self.lost(number, word == "elsewhere");
             return Err(StoreError::Elsewhere);
         }
         if timer_now() - begun > LEASE / 2 {
@@ -370,8 +370,14 @@ impl Inner {
         Ok(())
     }
 
-    fn lost(&self, number: u64) {
+    fn lost(&self, number: u64, is_elsewhere: bool) {
         self.own.lock().take(number);
+        if !is_elsewhere {
+            tracing::error!(
+                write = number,
+                "Redis has lost a queued write, which will not be executed"
+            );
+        }
         // The queue outlives its events only at the end of the process.
         let _ = self.events.send(Event::Lost(number));
     }

@@ -93,6 +93,7 @@ pub const PROGRESS: &str = script!(
     r"
 local number, write = ARGV[3], base .. 'write:' .. ARGV[3]
 local held = redis.call('HMGET', write, 'owner', 'changes', 'final', 'lane', 'key', 'state')
+if not held[1] then return {'gone', ''} end
 if held[1] ~= me then return {'elsewhere', ''} end
 local was_final = held[3] == '1'
 if was_final and ARGV[9] == '' then
@@ -205,13 +206,13 @@ for place = 3, #ARGV do heads[#heads + 1] = head(ARGV[place]) end
 return heads"
 );
 
-/// Returns which of these writes this replica does not have any more.
+/// Returns which of these writes this replica does not have any more, each with 1 if another has it.
 pub const LOST: &str = script!(
     r"
 local lost = {}
 for place = 3, #ARGV do
   if redis.call('HGET', base .. 'write:' .. ARGV[place], 'owner') ~= me then
-    lost[#lost + 1] = ARGV[place]
+    lost[#lost + 1] = {ARGV[place], redis.call('EXISTS', base .. 'write:' .. ARGV[place])}
   end
 end
 return lost"

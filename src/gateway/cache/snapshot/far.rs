@@ -101,6 +101,21 @@ impl ReadCache {
         cache_request: &CacheRequest,
     ) -> Far {
         let Some(replica) = &self.env.replica else { return Far::Nothing };
+        let far = self.look_far(replica, key, cache_request).await;
+        self.env.metrics.looked_far(match &far {
+            Far::Answer(_) => "answer",
+            Far::Copy(_) => "copy",
+            Far::Claimed(_) | Far::Nothing => "nothing",
+        });
+        far
+    }
+
+    async fn look_far(
+        &self,
+        replica: &Arc<Replica>,
+        key: &CacheKey,
+        cache_request: &CacheRequest,
+    ) -> Far {
         let directives = &cache_request.directives;
         let is_usual = cache_request.query.is_none()
             && cache_request.range.is_none()

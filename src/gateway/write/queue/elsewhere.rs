@@ -186,7 +186,10 @@ impl Queue {
         let mut recovery = Recovery::default();
         let taken = promised(stored, is_joined, self.clock.now() + PATIENCE);
         match taken.and_then(|stored| recovery.take(number, &stored)) {
-            Ok(()) => _ = self.recover(writes, recovery),
+            Ok(()) => {
+                self.metrics.write_taken_over();
+                self.recover(writes, recovery);
+            }
             Err(fault) => {
                 tracing::error!(write = number, error = %fault, "a write of another replica cannot be read");
             }

@@ -106,7 +106,10 @@ impl Journal for QueueJournal {
             };
             let Err(fault) = storing.await else { return Ok(()) };
             if fault == StoreError::Elsewhere {
-                tracing::info!(write = self.number, "a write goes on at another replica");
+                tracing::info!(
+                    write = self.number,
+                    "a write is not sent: another replica has it, or it has ended"
+                );
                 return Err(MustNotBeSent);
             }
             tracing::error!(write = self.number, error = %fault, "a write is not sent while that cannot be kept");

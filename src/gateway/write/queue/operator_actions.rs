@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::clock::Timestamp;
 use crate::writes::record::Reason;
 use crate::writes::{Change, Progress, StoreError, Stored, Write, WriteId, WriteState};
@@ -78,6 +80,14 @@ impl Queue {
         if !self.is_here(id) {
             return self.cancel_elsewhere(id, by).await;
         }
+        if let Some(pending) = self.pending_cancellation(id) {
+            // A crash could undo it before it is stored.
+            return match self.store.apply(Change::Progress(id.number, pending)).await {
+                Ok(()) => Err(NotChanged::State(WriteState::Cancelled)),
+                Err(StoreError::Elsewhere) => self.cancel_elsewhere(id, by).await,
+                Err(fault) => Err(NotChanged::Store(fault)),
+            };
+        }
         let (kept, running) = {
             let inner = &mut *self.inner.lock();
             let Some(live) = inner.kept(id) else {
@@ -109,6 +119,13 @@ impl Queue {
             None => self.cancel_elsewhere(id, by).await,
             other => Err(NotChanged::by(other)),
         }
+    }
+
+    /// The last progress of a write that was cancelled and is not stored as such.
+    fn pending_cancellation(&self, id: WriteId) -> Option<Bytes> {
+        let inner = self.inner.lock();
+        let ending = inner.kept(id)?.ending.as_ref()?;
+        (ending.state == WriteState::Cancelled).then(|| ending.encode())
     }
 
     /// Retries a write that ended without being done; `repetition` permits a second execution. The
@@ -332,14 +349,83 @@ fn may_retry(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
+
+    use futures_util::future::BoxFuture;
+    use http::{HeaderMap, Method};
 
     use super::*;
     use crate::api::ResourceName;
     use crate::clock::Clock;
+    use crate::gateway::write::queue::accept::New;
     use crate::gateway::write::queue::live::Finished;
     use crate::telemetry::Metrics;
+    use crate::writes::Store;
     use crate::writes::memory::MemoryStore;
+    use crate::writes::record::{Address, Shape};
+
+    /// A store that refuses progress for a while.
+    #[derive(Default)]
+    struct Failing(MemoryStore, AtomicBool);
+
+    impl Store for Failing {
+        fn apply(&self, change: Change) -> BoxFuture<'static, Result<(), StoreError>> {
+            if matches!(change, Change::Progress(..)) && self.1.load(Ordering::SeqCst) {
+                return Box::pin(std::future::ready(Err(StoreError::Failed("a test".into()))));
+            }
+            self.0.apply(change)
+        }
+
+        fn load(&self, number: u64) -> BoxFuture<'static, Result<Option<Stored>, StoreError>> {
+            self.0.load(number)
+        }
+
+        fn room(&self, kept: u64) -> Option<u64> {
+            self.0.room(kept)
+        }
+
+        fn is_durable(&self) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test]
+    async fn a_cancellation_is_reported_once_it_is_stored() {
+        let store = Arc::new(Failing::default());
+        let clock = Clock::manual(Timestamp::EPOCH);
+        let (retention, metrics) = (Duration::from_hours(1), Arc::new(Metrics::new()));
+        let queue = Queue::new(Arc::clone(&store) as _, clock, retention, metrics);
+        let (turns, _called) = Turns::new(10);
+        let write = Write {
+            id: WriteId { number: 0, salt: 0 },
+            client: "ci".into(),
+            account: "bot".into(),
+            method: Method::POST,
+            address: Address::Rest,
+            shape: Shape::Plain,
+            path: "/repos/acme/widgets/issues".into(),
+            query: None,
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+            accepted: Timestamp::EPOCH,
+            key: None,
+        };
+        let group = WriteGroup { client: 0, content: true, resource: ResourceName::core() };
+        let (lane, deadline) = ("/repos/acme/widgets".to_owned(), Timestamp::FAR_FUTURE);
+        let new = New { write, group, lane, deadline, memory: None, waiter: None };
+        let id = queue.accept(&turns, new).await.unwrap().id;
+        store.1.store(true, Ordering::SeqCst);
+        for _ in 0..2 {
+            let cancelled = queue.cancel(id, "a test").await;
+            assert!(matches!(cancelled, Err(NotChanged::Store(_))), "{cancelled:?}");
+        }
+        store.1.store(false, Ordering::SeqCst);
+        let cancelled = queue.cancel(id, "a test").await;
+        assert_eq!(cancelled, Err(NotChanged::State(WriteState::Cancelled)));
+        let stored = store.0.load(id.number).await.unwrap().unwrap();
+        assert_eq!(Progress::decode(&stored.progress).unwrap().state, WriteState::Cancelled);
+    }
 
     /// A queue with finished writes: every third failed, every second belongs to client 1.
     fn queue(numbers: impl Iterator<Item = u64>) -> Arc<Queue> {
