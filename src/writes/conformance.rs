@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 
 use super::file::FileStore;
 use super::memory::MemoryStore;
-use super::shared::{Event, Place};
+use super::redis::{Event, Place};
 use super::{Change, Progress, SharedStore, Store, StoreError, Stored, WriteState};
 use crate::cases::cases;
 use crate::clock::Timestamp;

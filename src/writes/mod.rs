@@ -1,7 +1,7 @@
 //! Writes that outlive their request: their records and their stores (SPECIFICATION D7,
 //! "Asynchronous writes").
 //!
-//! [`record`] defines a queued write and its bytes; [`memory`], `file` and [`shared`] store those
+//! [`record`] defines a queued write and its bytes; [`memory`], `file` and [`redis`] store those
 //! bytes. Left out: sending and retries (`decision`, `gateway`), and HTTP.
 
 #[cfg(test)]
@@ -11,13 +11,13 @@ pub mod handed;
 pub mod memory;
 mod outage;
 pub mod record;
-pub mod shared;
+pub mod redis;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 pub use record::{Progress, Write, WriteId, WriteState};
-pub use shared::SharedStore;
+pub use redis::SharedStore;
 
 /// One write in a store: two texts in bytes, of which the second changes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@ pub mod queue;
 pub mod queued;
 pub mod recovery;
 pub mod runner;
+pub mod takeover;
 pub mod turns;
 pub mod upload;
 pub mod writes;

@@ -45,11 +45,11 @@ pub struct Turn {
     turns: Arc<Turns>,
     ticket: LaneTicket,
     called: Option<oneshot::Receiver<()>>,
-    shared: Option<SharedSeat>,
+    shared: Option<SharedPlace>,
 }
 
-/// The seat of a write in the lane of all replicas.
-struct SharedSeat {
+/// The place of a write in the lane of all replicas.
+struct SharedPlace {
     number: u64,
     /// The queued write has it, whose end leaves the lane.
     is_queued: bool,
@@ -118,7 +118,7 @@ impl Turns {
         if let Some(number) = number {
             shared.enter(number, shared_lane(name, resource));
         }
-        let shared = number.map(|number| SharedSeat { number, is_queued: false });
+        let shared = number.map(|number| SharedPlace { number, is_queued: false });
         Ok(Turn { turns: Arc::clone(self), ticket, called: Some(receiver), shared })
     }
 
@@ -173,7 +173,7 @@ impl Turns {
         } else {
             self.call(WaitingWrite::Queued(number));
         }
-        let shared = self.shared.as_ref().map(|_| SharedSeat { number, is_queued: true });
+        let shared = self.shared.as_ref().map(|_| SharedPlace { number, is_queued: true });
         Turn { turns: Arc::clone(self), ticket, called: None, shared }
     }
 
@@ -304,7 +304,7 @@ impl Drop for Turn {
             }
             return;
         };
-        if let Some(SharedSeat { number, is_queued }) = self.shared {
+        if let Some(SharedPlace { number, is_queued }) = self.shared {
             inner.shared.remove(&number);
             drop(inner);
             if !is_queued {
@@ -314,7 +314,8 @@ impl Drop for Turn {
     }
 }
 
-/// The name of a lane for all replicas, which may have clients at different places of their configs.
+/// The name of a lane for all replicas. They may have a client at different places of their
+/// configs.
 pub fn shared_lane(client: &str, resource: &str) -> String {
     format!("{client}:{resource}")
 }

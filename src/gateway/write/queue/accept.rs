@@ -8,17 +8,18 @@ use futures_util::future::BoxFuture;
 use crate::clock::{Moment, Timestamp};
 use crate::decision::scheduler::fair_share::may_take;
 use crate::decision::writes::lanes::LanesFull;
+use crate::writes::record::Key;
+use crate::writes::redis::{Place, digest_text};
 use crate::writes::{Change, Progress, StoreError, Stored, Write, WriteId};
 
 use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::random;
 use crate::gateway::shared_space::Share;
-use crate::gateway::write::queue::elsewhere::place_of;
 use crate::gateway::write::queue::live::{
     Inner, Keyed, Live, Size, SyncWaiter, Watched, WriteGroup,
 };
 use crate::gateway::write::queue::write_queue::{KEPT_MAX, PATIENCE, Queue};
-use crate::gateway::write::turns::Turns;
+use crate::gateway::write::turns::{Turns, shared_lane};
 
 /// A write to be accepted.
 pub struct New {
@@ -262,6 +263,17 @@ impl Live {
 
     fn request_progress(&self) -> Option<RequestProgress> {
         self.waiters.waiter.as_ref().map(|waiter| waiter.request_progress.clone())
+    }
+}
+
+/// The place of a write among those of all replicas.
+fn place_of(write: &Write, lane: &str) -> Place {
+    let key = write.key.map(|Key { name, meaning }| (digest_text(&name), meaning));
+    let (key, meaning) = key.unwrap_or_default();
+    Place {
+        lane: shared_lane(&write.client, lane),
+        key: if key.is_empty() { key } else { format!("{}:{key}", write.client) },
+        meaning,
     }
 }
 

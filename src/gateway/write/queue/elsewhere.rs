@@ -1,27 +1,17 @@
-//! The writes of other replicas: looked up, cancelled and awaited here, and taken over when their
-//! replica is gone (SPECIFICATION, "Several replicas").
+//! The writes of other replicas: looked up, cancelled and awaited here (SPECIFICATION, "Several
+//! replicas"). Left out: those of a replica that is gone (`takeover`).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::mpsc;
 
-use crate::clock::Timestamp;
 use crate::state::WriteNews;
-use crate::writes::record::{Key, Unreadable};
-use crate::writes::shared::{Event, Place};
-use crate::writes::{
-    Change, Progress, SharedStore, StoreError, Stored, Write, WriteId, WriteState,
-};
+use crate::writes::{Progress, SharedStore, StoreError, Write, WriteId, WriteState};
 
 use crate::gateway::write::queue::accept::{Accepted, NotAccepted};
 use crate::gateway::write::queue::live::{Size, WriteGroup};
 use crate::gateway::write::queue::operator_actions::{Listed, NotChanged, cancelled};
-use crate::gateway::write::queue::write_queue::{PATIENCE, Queue, STORE_PAUSE};
-use crate::gateway::write::recovery::Recovery;
-use crate::gateway::write::turns::{Turns, shared_lane};
-use crate::gateway::write::writes::Writes;
+use crate::gateway::write::queue::write_queue::Queue;
 
 /// The distance of looks at a write of another replica, unless it is heard of. Ours: a message that
 /// is lost costs a client a second.
@@ -139,63 +129,6 @@ impl Queue {
         Ok(Accepted { id: write.id, watched: None, request_progress: None })
     }
 
-    /// Follows what happens in the store of all replicas, for the life of the gateway.
-    pub(in crate::gateway::write) async fn follow(
-        self: Arc<Self>,
-        turns: Arc<Turns>,
-        current: impl Fn() -> Option<Arc<Writes>> + Send + Sync,
-        mut events: mpsc::UnboundedReceiver<Event>,
-    ) {
-        while let Some(event) = events.recv().await {
-            match event {
-                Event::Turn(number) => turns.call_shared(number),
-                Event::Lost(number) => self.lost(number),
-                Event::Joined(number) => self.joined_elsewhere(number),
-                Event::Adopted(numbers) => {
-                    for number in numbers {
-                        let loaded = self.load_adopted(number).await;
-                        let Some(writes) = current() else { return };
-                        if let Some((stored, is_joined)) = loaded {
-                            self.adopt(&writes, number, stored, is_joined);
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// Loads a write that this replica has taken over; `None`: it is gone.
-    async fn load_adopted(&self, number: u64) -> Option<(Stored, bool)> {
-        let shared = self.store.shared()?;
-        loop {
-            match shared.load_adopted(number).await {
-                Ok(stored) => return stored,
-                Err(fault) => {
-                    tracing::warn!(write = number, error = %fault, "a write of another replica could not be read, and is tried again");
-                    self.clock.reach(self.clock.now() + STORE_PAUSE).await;
-                }
-            }
-        }
-    }
-
-    /// Takes up a write. One that a client of another replica was promised has no waiter any more.
-    fn adopt(self: &Arc<Self>, writes: &Writes, number: u64, stored: Stored, is_joined: bool) {
-        if self.inner.lock().live.contains_key(&number) {
-            return;
-        }
-        let mut recovery = Recovery::default();
-        let taken = promised(stored, is_joined, self.clock.now() + PATIENCE);
-        match taken.and_then(|stored| recovery.take(number, &stored)) {
-            Ok(()) => {
-                self.metrics.write_taken_over();
-                self.recover(writes, recovery);
-            }
-            Err(fault) => {
-                tracing::error!(write = number, error = %fault, "a write of another replica cannot be read");
-            }
-        }
-    }
-
     /// Leaves what is queued here to the other replicas.
     pub async fn leave(&self) {
         if let Some(shared) = self.store.shared()
@@ -221,54 +154,4 @@ impl Queue {
             running.abort();
         }
     }
-
-    /// Makes a write asynchronous, because a client of another replica was promised it.
-    fn joined_elsewhere(&self, number: u64) {
-        let inner = &mut *self.inner.lock();
-        let Some(live) = inner.live.get_mut(&number) else { return };
-        if live.waiters.synchronous.take().is_none() {
-            return;
-        }
-        live.progress.has_waiter = false;
-        live.progress.deadline = live.progress.deadline.max(self.clock.now() + PATIENCE);
-        let encoded = live.latest().encode();
-        // If this fails, the next progress has it.
-        drop(self.store.apply(Change::Progress(number, encoded)));
-        if !live.is_ending() {
-            self.restart_off_wire(inner, number);
-        }
-    }
-}
-
-/// The write with its progress as that of an asynchronous one, if it was promised.
-fn promised(stored: Stored, is_joined: bool, until: Timestamp) -> Result<Stored, Unreadable> {
-    if !is_joined {
-        return Ok(stored);
-    }
-    let progress = Progress::decode(&stored.progress)?;
-    if !progress.has_waiter {
-        return Ok(stored);
-    }
-    let progress = Progress { has_waiter: false, deadline: until, ..progress };
-    Ok(Stored { progress: progress.encode(), ..stored })
-}
-
-/// The place of a write among those of all replicas.
-pub(super) fn place_of(write: &Write, lane: &str) -> Place {
-    let key = write.key.map(|Key { name, meaning }| (hex(&name), meaning));
-    let (key, meaning) = key.unwrap_or_default();
-    Place {
-        lane: shared_lane(&write.client, lane),
-        key: if key.is_empty() { key } else { format!("{}:{key}", write.client) },
-        meaning,
-    }
-}
-
-fn hex(digest: &[u8]) -> String {
-    use std::fmt::Write as _;
-    digest.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

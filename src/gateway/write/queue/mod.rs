@@ -4,8 +4,9 @@
 //! In memory, the queue keeps some hundred bytes per write; the store (`writes/`) has requests and
 //! answers. Each state is stored before it becomes visible or has an effect. `accept` takes writes
 //! in, `runner` executes them, and `journal` records each attempt before its first byte. `recovery`
-//! resumes the writes of an earlier process, and `handover` waits for their store;
-//! `elsewhere` has the writes of other replicas; `operator_actions` has the actions of clients and operators. Left out: HTTP (`asynchronous`).
+//! resumes the writes of an earlier process, `handover` waits for their store, and `takeover` goes
+//! on with the writes of another replica. `elsewhere` asks for those of living replicas;
+//! `operator_actions` has the actions of clients and operators. Left out: HTTP (`asynchronous`).
 
 mod accept;
 mod counts;

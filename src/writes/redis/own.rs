@@ -1,4 +1,4 @@
-//! The writes and the seats of this replica, as far as the store itself needs them.
+//! The writes and the places of this replica, as far as the store itself needs them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -9,7 +9,7 @@ pub(super) struct OwnWrites {
     /// Numbers that only this replica uses.
     pub numbers: Range<u64>,
     own: HashMap<u64, Own>,
-    /// The lanes of seats to be left.
+    /// The lanes of places to be left.
     leaving: BTreeMap<u64, String>,
     /// Writes to be removed.
     pub removing: BTreeSet<u64>,
@@ -19,16 +19,16 @@ pub(super) struct OwnWrites {
     pub has_ended: bool,
 }
 
-/// A write that has not ended, or a seat in a lane.
+/// A write that has not ended, or a place in a lane.
 #[derive(Debug)]
 pub(super) struct Own {
     lane: String,
-    /// The changes of its progress so far; `None`: a seat.
+    /// The changes of its progress so far; `None`: a place.
     changes: Option<u64>,
     /// Redis may have it.
     is_tried: bool,
     /// Redis has it.
-    is_seated: bool,
+    is_placed: bool,
     /// Its turn has come.
     is_called: bool,
 }
@@ -40,14 +40,14 @@ impl Own {
             lane,
             changes: Some(changes),
             is_tried: true,
-            is_seated: changes > 0,
+            is_placed: changes > 0,
             is_called: false,
         }
     }
 
-    /// A seat that is not taken yet.
-    pub fn seat(lane: String) -> Self {
-        Self { lane, changes: None, is_tried: false, is_seated: false, is_called: false }
+    /// A place that is not taken yet.
+    pub fn place(lane: String) -> Self {
+        Self { lane, changes: None, is_tried: false, is_placed: false, is_called: false }
     }
 }
 
@@ -58,7 +58,7 @@ impl OwnWrites {
 
     /// Adds a write of another replica.
     pub fn adopt(&mut self, number: u64, lane: String, changes: u64) {
-        self.own.insert(number, Own { is_seated: true, ..Own::write(lane, changes) });
+        self.own.insert(number, Own { is_placed: true, ..Own::write(lane, changes) });
     }
 
     pub fn take(&mut self, number: u64) {
@@ -69,9 +69,9 @@ impl OwnWrites {
         self.own.contains_key(&number)
     }
 
-    pub fn seated(&mut self, number: u64) {
+    pub fn placed(&mut self, number: u64) {
         if let Some(own) = self.own.get_mut(&number) {
-            own.is_seated = true;
+            own.is_placed = true;
         }
     }
 
@@ -81,14 +81,14 @@ impl OwnWrites {
         }
     }
 
-    /// The lane of a seat to be taken.
-    pub fn try_seat(&mut self, number: u64) -> Option<String> {
+    /// The lane of a place to be taken.
+    pub fn try_place(&mut self, number: u64) -> Option<String> {
         let own = self.own.get_mut(&number)?;
         own.is_tried = true;
         Some(own.lane.clone())
     }
 
-    /// Gives a seat up. True if Redis may have it.
+    /// Gives a place up. True if Redis may have it.
     pub fn leave(&mut self, number: u64) -> bool {
         let Some(own) = self.own.remove(&number) else { return false };
         if own.is_tried {
@@ -132,20 +132,20 @@ impl OwnWrites {
 
     /// The lanes in which something waits.
     pub fn waiting_lanes(&self) -> BTreeSet<String> {
-        let waiting = self.own.values().filter(|own| own.is_seated && !own.is_called);
+        let waiting = self.own.values().filter(|own| own.is_placed && !own.is_called);
         waiting.filter(|own| !own.lane.is_empty()).map(|own| own.lane.clone()).collect()
     }
 
     /// The writes that Redis has.
     pub fn kept_writes(&self) -> Vec<u64> {
-        let kept = self.own.iter().filter(|(_, own)| own.changes.is_some() && own.is_seated);
+        let kept = self.own.iter().filter(|(_, own)| own.changes.is_some() && own.is_placed);
         kept.map(|(number, _)| *number).collect()
     }
 
-    /// The seats that Redis lacks, or may lack if `was_away`.
-    pub fn missing_seats(&self, was_away: bool) -> Vec<u64> {
+    /// The places that Redis lacks, or may lack if `was_away`.
+    pub fn missing_places(&self, was_away: bool) -> Vec<u64> {
         let missing = self.own.iter().filter(|(_, own)| {
-            own.changes.is_none() && (!own.is_seated || was_away && !own.is_called)
+            own.changes.is_none() && (!own.is_placed || was_away && !own.is_called)
         });
         missing.map(|(number, _)| *number).collect()
     }

@@ -115,11 +115,11 @@ impl Inner {
         Ok(())
     }
 
-    /// Repeats what has failed: seats to be taken or left, and writes to be removed.
+    /// Repeats what has failed: places to be taken or left, and writes to be removed.
     async fn finish_begun(&self, was_away: bool) -> Result<(), StoreError> {
-        let (seats, leaving, removing) = {
+        let (places, leaving, removing) = {
             let own = self.own.lock();
-            (own.missing_seats(was_away), own.leaving(), own.removing.clone())
+            (own.missing_places(was_away), own.leaving(), own.removing.clone())
         };
         for number in removing {
             self.remove(number).await?;
@@ -127,7 +127,7 @@ impl Inner {
         for number in leaving {
             self.leave(number).await?;
         }
-        for number in seats {
+        for number in places {
             self.enter(number).await?;
         }
         Ok(())

@@ -5,7 +5,7 @@
 //! change names the replica that makes it, so that the one before can change nothing any more.
 //!
 //! A lane is one list for all replicas. Its first write may be sent, and nobody else's. A write that
-//! is not queued takes a seat there too.
+//! is not queued takes a place there too.
 
 mod lease;
 mod own;
@@ -47,7 +47,7 @@ pub struct Place {
 /// An event for the queue of this replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The turn of a write or a seat has come. It may be said twice.
+    /// The turn of a write or a place has come. It may be said twice.
     Turn(u64),
     /// Another replica has this write, or it has ended.
     Lost(u64),
@@ -122,7 +122,7 @@ impl SharedStore {
             return Box::pin(std::future::ready(Err(StoreError::Away(reason))));
         }
         this.own.lock().add(number, Own::write(place.lane.clone(), 0));
-        let meaning = ring_hex(&place.meaning);
+        let meaning = digest_text(&place.meaning);
         let insert = this
             .script(scripts::INSERT, number)
             .arg(&*stored.request)
@@ -137,8 +137,8 @@ impl SharedStore {
             let (word, rest) = this.run::<Said>(&insert).await?;
             match &*word {
                 "kept" => {
-                    this.own.lock().seated(number);
-                    this.seated(number, &rest);
+                    this.own.lock().placed(number);
+                    this.placed(number, &rest);
                     Ok(())
                 }
                 "keyed" => {
@@ -153,14 +153,14 @@ impl SharedStore {
         })
     }
 
-    /// Takes a seat at the end of a lane. The turn comes as an event.
+    /// Takes a place at the end of a lane. The turn comes as an event.
     pub fn enter(&self, number: u64, lane: String) {
-        self.0.own.lock().add(number, Own::seat(lane));
+        self.0.own.lock().add(number, Own::place(lane));
         let this = Arc::clone(&self.0);
         drop(self.0.spawn(async move { this.enter(number).await }));
     }
 
-    /// Leaves a seat.
+    /// Leaves a place.
     pub fn leave(&self, number: u64) {
         if self.0.own.lock().leave(number) {
             let this = Arc::clone(&self.0);
@@ -297,11 +297,11 @@ impl Inner {
     }
 
     async fn enter(&self, number: u64) -> Result<(), StoreError> {
-        let Some(lane) = self.own.lock().try_seat(number) else { return Ok(()) };
+        let Some(lane) = self.own.lock().try_place(number) else { return Ok(()) };
         let enter = self.script(scripts::ENTER, number).arg(lane).arg(millis(LEASE)).to_owned();
         let head = self.run::<String>(&enter).await?;
-        self.own.lock().seated(number);
-        self.seated(number, &head);
+        self.own.lock().placed(number);
+        self.placed(number, &head);
         Ok(())
     }
 
@@ -363,7 +363,7 @@ impl Inner {
             self.say(WriteNews::Ended(number));
         }
         if is_again {
-            self.seated(number, &head);
+            self.placed(number, &head);
         } else {
             self.pass_on(&head);
         }
@@ -383,7 +383,7 @@ impl Inner {
     }
 
     /// Says that it is the turn of a write, if it has come to the head of its lane.
-    fn seated(&self, number: u64, head: &str) {
+    fn placed(&self, number: u64, head: &str) {
         if parsed(head).is_some_and(|(owner, first)| owner == self.me && first == number) {
             let _ = self.events.send(Event::Turn(number));
         }
@@ -450,7 +450,8 @@ fn hex(number: u64) -> String {
     format!("{number:016x}")
 }
 
-fn ring_hex(digest: &[u8]) -> String {
+/// The hex digits of a digest.
+pub fn digest_text(digest: &[u8; 32]) -> String {
     use std::fmt::Write as _;
     digest.iter().fold(String::new(), |mut text, byte| {
         // Writing to a string cannot fail.
@@ -463,9 +464,9 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
-/// Reads a seat: its replica and its number.
-fn parsed(seat: &str) -> Option<(&str, u64)> {
-    let (owner, number) = seat.split_once(':')?;
+/// Reads a place: its replica and its number.
+fn parsed(place: &str) -> Option<(&str, u64)> {
+    let (owner, number) = place.split_once(':')?;
     Some((owner, u64::from_str_radix(number, 16).ok()?))
 }
 

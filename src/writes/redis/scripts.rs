@@ -1,7 +1,7 @@
 //! The scripts of the queue that all replicas share. Each of them is one atomic step.
 //!
 //! All keys have the same hash tag, so that they are in one slot of a cluster. `ARGV[1]` is their
-//! beginning, and `ARGV[2]` the replica that asks. A seat in a lane is `REPLICA:NUMBER`. Numbers are
+//! beginning, and `ARGV[2]` the replica that asks. A place in a lane is `REPLICA:NUMBER`. Numbers are
 //! 16 hex digits.
 
 /// Returns the text of a script: what all of them need, then its own part.
@@ -14,9 +14,9 @@ local function alive(ms)
   redis.call('SET', base .. 'alive:' .. me, 1, 'PX', ms)
   redis.call('SADD', base .. 'owners', me)
 end
-local function sit(lane, number)
+local function join(lane, number)
   if lane == '' then return '' end
-  redis.call('ZADD', base .. 'lane:' .. lane, redis.call('INCR', base .. 'seats'), me .. ':' .. number)
+  redis.call('ZADD', base .. 'lane:' .. lane, redis.call('INCR', base .. 'places'), me .. ':' .. number)
 end
 local function head(lane)
   if lane == '' then return '' end
@@ -30,7 +30,7 @@ local function head(lane)
     redis.call('ZREM', key, first)
   end
 end
-local function rise(owner, lane, number)
+local function leave(owner, lane, number)
   if lane == '' then return '' end
   redis.call('ZREM', base .. 'lane:' .. lane, owner .. ':' .. number)
   return head(lane)
@@ -39,7 +39,7 @@ local function finish(owner, number, lane, key, keep_ms)
   redis.call('SREM', base .. 'of:' .. owner, number)
   redis.call('PEXPIRE', base .. 'write:' .. number, keep_ms)
   if key ~= '' then redis.call('PEXPIRE', base .. 'key:' .. key, keep_ms) end
-  return rise(owner, lane, number)
+  return leave(owner, lane, number)
 end
 ",
             $own
@@ -70,22 +70,22 @@ end
 redis.call('HSET', write, 'request', ARGV[4], 'progress', ARGV[5], 'state', ARGV[6],
   'owner', me, 'lane', lane, 'key', key, 'changes', 0)
 redis.call('SADD', base .. 'of:' .. me, number)
-sit(lane, number)
+join(lane, number)
 return {'kept', head(lane)}"
 );
 
-/// Takes a seat without a write: its number, lane, lease. Returns the head of the lane.
+/// Takes a place without a write: its number, lane, lease. Returns the head of the lane.
 pub const ENTER: &str = script!(
     r"
 alive(ARGV[5])
 if not redis.call('ZSCORE', base .. 'lane:' .. ARGV[4], me .. ':' .. ARGV[3]) then
-  sit(ARGV[4], ARGV[3])
+  join(ARGV[4], ARGV[3])
 end
 return head(ARGV[4])"
 );
 
-/// Leaves a seat without a write: its number, lane. Returns the head of the lane.
-pub const LEAVE: &str = script!("return rise(me, ARGV[4], ARGV[3])");
+/// Leaves a place without a write: its number, lane. Returns the head of the lane.
+pub const LEAVE: &str = script!("return leave(me, ARGV[4], ARGV[3])");
 
 /// Changes the progress of an own write: its number, the number of the change, progress, state,
 /// `final` or not, the time to keep a final one, and `again` if a final one goes on.
@@ -107,7 +107,7 @@ if was_final then
   redis.call('PERSIST', write)
   if held[5] ~= '' then redis.call('PERSIST', base .. 'key:' .. held[5]) end
   redis.call('SADD', base .. 'of:' .. me, number)
-  sit(held[4], number)
+  join(held[4], number)
   return {'kept', head(held[4])}
 end
 return {'kept', ''}"
@@ -151,7 +151,7 @@ if held[3] ~= '' then
   local key = base .. 'key:' .. held[3]
   if string.sub(redis.call('GET', key) or '', 1, 16) == number then redis.call('DEL', key) end
 end
-return {'removed', rise(me, held[2], number)}"
+return {'removed', leave(me, held[2], number)}"
 );
 
 /// Renews the lease, of this length. Returns the replicas without one that may have writes, each
@@ -183,10 +183,10 @@ for _, number in ipairs(redis.call('SRANDMEMBER', of, ARGV[4])) do
     redis.call('HSET', write, 'owner', me)
     redis.call('SADD', base .. 'of:' .. me, number)
     local lane = base .. 'lane:' .. held[1]
-    local seat = redis.call('ZSCORE', lane, owner .. ':' .. number)
-    if seat then
+    local place = redis.call('ZSCORE', lane, owner .. ':' .. number)
+    if place then
       redis.call('ZREM', lane, owner .. ':' .. number)
-      redis.call('ZADD', lane, seat, me .. ':' .. number)
+      redis.call('ZADD', lane, place, me .. ':' .. number)
     end
     taken[#taken + 1] = {number, held[1], held[2], held[3]}
   end
