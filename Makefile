@@ -1,7 +1,8 @@
 # The commands of this repository. Each target installs what it needs and does not find
 # (deploy/setup.sh).
 
-# Further options of `weir demo`, such as ARGS="--bots 0" to serve only.
+# Further options of `weir demo`, such as ARGS="--bots 0" to serve only, or ARGS="--replicas 3" for
+# three gateways.
 ARGS ?=
 LISTEN ?= 127.0.0.1:8080
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
@@ -24,7 +25,7 @@ HOURS ?= 24
 
 # The gateway in front of an emulated upstream, driven by sample bots. Ctrl-C ends it with a
 # summary.
-run: NEEDS = build
+run: NEEDS = $(if $(findstring --replicas,$(ARGS)),replicas,build)
 run: setup
 	cargo run --locked --profile demo -- demo --listen $(LISTEN) $(ARGS)
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what the Makefile's targets need and do not find: setup.sh [build|test|check|bench],
-# `build` by default.
+# Installs what the Makefile's targets need and do not find:
+# setup.sh [build|replicas|test|check|bench], `build` by default.
 # As root with apt it installs packages; otherwise it prints the one command to run and stops with 1.
 # Rust needs no root and is always installed.
 set -eu
@@ -22,6 +22,10 @@ need cmake cmake
 command -v cargo >/dev/null 2>&1 || need curl curl ca-certificates
 case $purpose in
 build | check) ;;
+replicas)
+    # `weir demo --replicas` starts it.
+    need redis-server redis-server
+    ;;
 test)
     # The real clients of tests/clients/ are npm and Python packages; the tests fetch those themselves.
     need node nodejs
@@ -45,7 +49,7 @@ bench)
     need python3 python3
     ;;
 *)
-    echo "setup.sh: unknown purpose '$purpose'; there are build, test, check and bench" >&2
+    echo "setup.sh: unknown purpose '$purpose'; there are build, replicas, test, check and bench" >&2
     exit 2
     ;;
 esac
@@ -59,9 +63,9 @@ if [ -n "$missing" ]; then
         if command -v apt-get >/dev/null 2>&1; then
             command="sudo sh -c '$install'"
         elif command -v dnf >/dev/null 2>&1; then
-            command="sudo dnf install -y$(echo "$missing" | sed 's/libc6-dev/glibc-devel/; s/python3-venv/python3/; s/nginx-light/nginx/')"
+            command="sudo dnf install -y$(echo "$missing" | sed 's/libc6-dev/glibc-devel/; s/python3-venv/python3/; s/nginx-light/nginx/; s/redis-server/redis/')"
         elif command -v brew >/dev/null 2>&1; then
-            command="brew install$(echo "$missing" | sed 's/ libc6-dev//; s/nodejs/node/; s/ npm//; s/ python3-venv//; s/nginx-light/nginx/')"
+            command="brew install$(echo "$missing" | sed 's/ libc6-dev//; s/nodejs/node/; s/ npm//; s/ python3-venv//; s/nginx-light/nginx/; s/redis-server/redis/')"
         else
             command="(your package manager) install$missing"
         fi
