@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,8 +39,17 @@ pub struct Counters {
     pub failures: AtomicU64,
 }
 
+/// A gateway, as the bots see it.
+pub struct Entrance {
+    base: String,
+    pub requests: AtomicU64,
+    /// As in [`Counters`].
+    pub free_reads: AtomicU64,
+}
+
 pub struct Bots {
     pub counters: Arc<Counters>,
+    pub entrances: Arc<[Entrance]>,
     stopped: Arc<AtomicBool>,
     members: Vec<Bot>,
 }
@@ -51,7 +60,9 @@ pub struct Running(JoinSet<()>);
 struct Bot {
     number: usize,
     key: SecretString,
-    base: String,
+    entrances: Arc<[Entrance]>,
+    /// Rounds of all bots so far.
+    rounds: Arc<AtomicUsize>,
     repositories: Vec<String>,
     http: Client<HttpConnector, Full<Bytes>>,
     counters: Arc<Counters>,
@@ -80,14 +91,23 @@ struct BotResponse {
 }
 
 impl Bots {
-    /// Creates one bot per key of the stage for the gateway at `address`.
-    pub fn new(address: SocketAddr, stage: &Stage) -> Self {
+    /// Creates one bot per key of the stage for the gateways at these addresses, of which there is
+    /// at least one.
+    pub fn new(addresses: &[SocketAddr], stage: &Stage) -> Self {
+        let entrance = |address: &SocketAddr| Entrance {
+            base: format!("http://{address}"),
+            requests: AtomicU64::default(),
+            free_reads: AtomicU64::default(),
+        };
+        let entrances: Arc<[Entrance]> = addresses.iter().map(entrance).collect();
+        let rounds = Arc::new(AtomicUsize::default());
         let (counters, stopped) = (Arc::new(Counters::default()), Arc::new(AtomicBool::new(false)));
         let http = Client::builder(TokioExecutor::new()).build_http();
         let bot = |(index, key): (usize, &SecretString)| Bot {
             number: index + 1,
             key: key.clone(),
-            base: format!("http://{address}"),
+            entrances: Arc::clone(&entrances),
+            rounds: Arc::clone(&rounds),
             repositories: stage.repositories.clone(),
             http: http.clone(),
             counters: Arc::clone(&counters),
@@ -95,7 +115,7 @@ impl Bots {
             commented: Arc::default(),
         };
         let members = stage.bot_keys.iter().enumerate().map(bot).collect();
-        Self { counters, stopped, members }
+        Self { counters, entrances, stopped, members }
     }
 
     pub fn start(&self) -> Running {
@@ -144,11 +164,14 @@ impl Bot {
         sleep(Duration::from_millis(37 * (self.number as u64 % 20))).await;
         let mut round = 0;
         while !self.is_stopped() {
+            // Each round goes to the next gateway, as by a load balancer.
+            let turn = self.rounds.fetch_add(1, Ordering::Relaxed) % self.entrances.len();
+            let entrance = &self.entrances[turn];
             match self.number % 4 {
-                0 => self.poll().await,
-                1 => self.crawl(round).await,
-                2 => self.watch(round).await,
-                _ => self.comment().await,
+                0 => self.poll(entrance).await,
+                1 => self.crawl(entrance, round).await,
+                2 => self.watch(entrance, round).await,
+                _ => self.comment(entrance).await,
             }
             round += 1;
             sleep(PAUSE).await;
@@ -168,43 +191,44 @@ impl Bot {
     }
 
     /// Polls for news.
-    async fn poll(&self) {
-        self.get("/notifications").await;
+    async fn poll(&self, entrance: &Entrance) {
+        self.get(entrance, "/notifications").await;
         let repository = self.repository(0);
-        self.get(&format!("/repos/{repository}/issues?state=all&sort=updated&per_page=30")).await;
+        let path = format!("/repos/{repository}/issues?state=all&sort=updated&per_page=30");
+        self.get(entrance, &path).await;
     }
 
     /// Follows a list to its end.
-    async fn crawl(&self, round: usize) {
-        let (base, repository) = (&self.base, self.repository(round));
+    async fn crawl(&self, entrance: &Entrance, round: usize) {
+        let (base, repository) = (&entrance.base, self.repository(round));
         let mut next = Some(format!("{base}/repos/{repository}/issues?state=all&per_page=10"));
         while let Some(url) = next.take() {
             if self.is_stopped() {
                 return;
             }
-            let answer = self.send(Method::GET, &url, Bytes::new()).await;
+            let answer = self.send(entrance, Method::GET, &url, Bytes::new()).await;
             next = answer.and_then(|answer| next_page(&answer.headers));
         }
     }
 
     /// Reads the same few resources all the time.
-    async fn watch(&self, round: usize) {
+    async fn watch(&self, entrance: &Entrance, round: usize) {
         let repository = self.repository(round / 4);
         for path in ["", "/labels", "/releases", "/pulls"] {
-            self.get(&format!("/repos/{repository}{path}")).await;
+            self.get(entrance, &format!("/repos/{repository}{path}")).await;
         }
     }
 
-    async fn comment(&self) {
+    async fn comment(&self, entrance: &Entrance) {
         let number = self.commented.load(Ordering::Relaxed) + 1;
         let body = json!({ "body": format!("bot-{} says {number}", self.number) }).to_string();
-        let url = format!("{}{}", self.base, self.comments_path());
-        let answer = self.send(Method::POST, &url, body.into()).await;
+        let url = format!("{}{}", entrance.base, self.comments_path());
+        let answer = self.send(entrance, Method::POST, &url, body.into()).await;
         if answer.is_some_and(|answer| answer.status == StatusCode::CREATED) {
             self.commented.store(number, Ordering::Relaxed);
             self.counters.writes.fetch_add(1, Ordering::Relaxed);
         }
-        self.get(&self.comments_path()).await;
+        self.get(entrance, &self.comments_path()).await;
     }
 
     fn comments_path(&self) -> String {
@@ -220,14 +244,21 @@ impl Bot {
             .collect()
     }
 
-    async fn get(&self, path: &str) {
-        self.send(Method::GET, &format!("{}{path}", self.base), Bytes::new()).await;
+    async fn get(&self, entrance: &Entrance, path: &str) {
+        let url = format!("{}{path}", entrance.base);
+        self.send(entrance, Method::GET, &url, Bytes::new()).await;
     }
 
-    async fn send(&self, method: Method, url: &str, body: Bytes) -> Option<BotResponse> {
+    async fn send(
+        &self,
+        entrance: &Entrance,
+        method: Method,
+        url: &str,
+        body: Bytes,
+    ) -> Option<BotResponse> {
         let is_read = method == Method::GET;
         let answer = timeout(ANSWER_MAX, self.exchange(method, url, body)).await.ok().flatten();
-        self.count(is_read, answer.as_ref());
+        self.count(entrance, is_read, answer.as_ref());
         answer
     }
 
@@ -248,18 +279,20 @@ impl Bot {
         })
     }
 
-    fn count(&self, is_read: bool, answer: Option<&BotResponse>) {
+    fn count(&self, entrance: &Entrance, is_read: bool, answer: Option<&BotResponse>) {
         let add = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed);
         let Some(answer) = answer else {
             add(&self.counters.failures);
             return;
         };
         add(&self.counters.requests);
+        add(&entrance.requests);
         if is_read {
             add(&self.counters.reads);
         }
         if is_read && answer.headers.contains_key("x-from-cache") {
             add(&self.counters.free_reads);
+            add(&entrance.free_reads);
         }
         let names_time = answer.headers.contains_key(header::RETRY_AFTER);
         if answer.status == StatusCode::FORBIDDEN && names_time {
@@ -269,6 +302,10 @@ impl Bot {
             tracing::warn!(bot = self.number, status = answer.status.as_u16(), body = %String::from_utf8_lossy(&answer.body).chars().take(200).collect::<String>(), "a bot got an answer that it did not expect");
         }
     }
+}
+
+pub fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
 }
 
 /// Returns the target of `rel="next"`.

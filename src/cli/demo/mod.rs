@@ -1,10 +1,13 @@
-//! `weir demo`: the gateway in front of the embedded emulator, driven by sample bots.
+//! `weir demo`: the gateway, or several that share a Redis, in front of the embedded emulator,
+//! driven by sample bots.
 //!
-//! The gateway has a config, listeners and an upstream client as in production; the bots speak HTTP
+//! A gateway has a config, listeners and an upstream client as in production; the bots speak HTTP
 //! to it. The figures come from the bots (the clients' view) and from the emulator (what really
 //! arrived).
 
 mod bots;
+mod parts;
+mod redis_server;
 mod report;
 mod stage;
 
@@ -15,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use futures_util::future::join_all;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::process::{Failure, ProcessSignal, Signals, runtime};
@@ -25,6 +29,9 @@ use bots::Bots;
 use report::Report;
 use stage::Stage;
 
+/// Longest wait for the visitor's open requests at the end.
+const DRAIN: Duration = Duration::from_secs(5);
+
 #[derive(Args)]
 pub struct Demo {
     /// How many sample bots; 0 only serves
@@ -33,7 +40,11 @@ pub struct Demo {
     /// How long, such as 30s; without it until Ctrl-C
     #[arg(long = "for", value_parser = parse_duration, value_name = "DURATION")]
     run_for: Option<Duration>,
-    /// Where the gateway listens
+    /// How many gateways, 1 to 10; several share a redis-server that the demo starts
+    #[arg(long, default_value_t = 1, value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=10))]
+    replicas: u16,
+    /// Where the gateway listens; further ones listen on the following ports
     #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDR")]
     listen: SocketAddr,
 }
@@ -64,13 +75,17 @@ impl Demo {
 
     async fn show(self) -> Result<ExitCode, Failure> {
         let mut signals = Signals::install().map_err(|fault| failure(&fault))?;
-        let stage = Stage::build(self.listen, self.bots).await.map_err(|fault| failure(&fault))?;
-        let listening = Listening::open(&stage.current).map_err(|fault| {
-            failure(&format_args!("{fault}; another address can be given with --listen"))
-        })?;
-        let address = listening.addresses.first().copied().unwrap_or(self.listen);
-        println!("{}", stage.welcome(address));
-        let bots = Arc::new(Bots::new(address, &stage));
+        let addresses = self.addresses()?;
+        let stage = Stage::build(&addresses, self.bots).await.map_err(|fault| failure(&fault))?;
+        let mut listening = Vec::new();
+        for staged in &stage.gateways {
+            listening.push(Listening::open(&staged.current).map_err(|fault| {
+                failure(&format_args!("{fault}; another address can be given with --listen"))
+            })?);
+        }
+        let addresses: Vec<_> = listening.iter().flat_map(|one| one.addresses.clone()).collect();
+        println!("{}", stage.welcome(&addresses));
+        let bots = Arc::new(Bots::new(&addresses, &stage));
         let running = bots.start();
         let mut report = Report::new(&stage, Arc::clone(&bots), self.bots > 0);
         let over = async {
@@ -84,7 +99,7 @@ impl Demo {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
             tokio::select! {
-                _ = ticks.tick() => report.line(),
+                _ = ticks.tick() => report.line().await,
                 () = &mut over => break,
                 // There is no config file to reload.
                 signal = signals.next() => if signal == ProcessSignal::End { break },
@@ -99,10 +114,24 @@ impl Demo {
             () = signals.end() => {}
         }
         report.close();
-        let exit_code = report.summary(&bots.truth(&stage));
-        listening.drain(Duration::from_secs(5)).await;
+        let exit_code = report.summary(&bots.truth(&stage)).await;
+        join_all(listening.into_iter().map(|one| one.drain(DRAIN))).await;
         stage.close().await;
         Ok(exit_code)
+    }
+
+    /// The address of each gateway.
+    fn addresses(&self) -> Result<Vec<SocketAddr>, Failure> {
+        let address = |index| match self.listen.port() {
+            0 => Some(self.listen),
+            port => Some(SocketAddr::new(self.listen.ip(), port.checked_add(index)?)),
+        };
+        let addresses: Option<Vec<_>> = (0..self.replicas).map(address).collect();
+        addresses.ok_or_else(|| {
+            let (number, last) = (self.replicas, u16::MAX);
+            let problem = format!("weir demo: {number} gateways need ports up to {last} at most");
+            Failure::bad_config(problem)
+        })
     }
 }
 

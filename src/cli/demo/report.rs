@@ -1,15 +1,16 @@
-//! The output of the demo: a line per second, and the summary.
+//! The output of the demo: a line per second, the parts of several gateways, and the summary.
 
 use std::fmt::Display;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::bots::{Bots, WrittenComments};
+use super::bots::{Bots, WrittenComments, read};
+use super::parts;
 use super::stage::Stage;
 use crate::api::ResourceName;
 use crate::cli::process::FAILED;
 use crate::decision::AccountId;
+use crate::gateway::Gateway;
 
 /// Title and width of each column.
 const COLUMNS: [(&str, usize); 9] = [
@@ -25,6 +26,8 @@ const COLUMNS: [(&str, usize); 9] = [
 ];
 /// Lines between two repetitions of the table's head.
 const HEAD_EVERY: u32 = 15;
+/// The same with several gateways, whose parts stand before the head.
+const PARTS_EVERY: u32 = 10;
 
 pub struct Report<'s> {
     stage: &'s Stage,
@@ -53,13 +56,18 @@ impl<'s> Report<'s> {
         Self { stage, bots, shows_table, lines: 0, arrived: Arrived::default(), counted }
     }
 
-    /// Prints one line of the table.
-    pub fn line(&mut self) {
+    /// Prints one line of the table, and the parts of several gateways now and then.
+    pub async fn line(&mut self) {
         self.count();
         if !self.shows_table {
             return;
         }
-        if self.lines.is_multiple_of(HEAD_EVERY) {
+        let has_parts = self.stage.gateways.len() > 1;
+        if self.lines.is_multiple_of(if has_parts { PARTS_EVERY } else { HEAD_EVERY }) {
+            if has_parts && self.lines > 0 {
+                parts::print(self.stage, &self.bots, self.arrived.refused).await;
+                println!();
+            }
             print_row(COLUMNS.each_ref().map(|(title, _)| title as &dyn Display));
         }
         let counters = &self.bots.counters;
@@ -71,7 +79,7 @@ impl<'s> Report<'s> {
             &self.arrived.not_modified,
             &self.arrived.refused,
             &read(&counters.writes),
-            &self.stage.gateway.dispatcher.admissions().waiting(),
+            &self.waiting(),
             &self.budget_left(),
         ]);
         self.lines += 1;
@@ -83,7 +91,10 @@ impl<'s> Report<'s> {
     }
 
     /// Prints the summary, and returns failure when a promise was broken.
-    pub fn summary(&self, truth: &WrittenComments) -> ExitCode {
+    pub async fn summary(&self, truth: &WrittenComments) -> ExitCode {
+        if self.stage.gateways.len() > 1 {
+            parts::print(self.stage, &self.bots, self.arrived.refused).await;
+        }
         let counters = &self.bots.counters;
         let (reads, free) = (read(&counters.reads), read(&counters.free_reads));
         println!("\nclient requests            {}", read(&counters.requests));
@@ -116,26 +127,26 @@ impl<'s> Report<'s> {
         }
     }
 
+    /// Requests that wait in any gateway.
+    fn waiting(&self) -> usize {
+        self.stage.gateways.iter().map(|it| it.gateway.dispatcher.admissions().waiting()).sum()
+    }
+
+    /// Units left of all accounts. Each gateway has seen the same upstream; the least is the
+    /// latest.
     fn budget_left(&self) -> u32 {
-        let accounts: Arc<[AccountId]> =
-            (0_u32..).map(AccountId).take(self.stage.gateway.env.config.accounts.len()).collect();
-        self.stage
-            .gateway
-            .dispatcher
-            .admissions()
-            .view(&accounts, &ResourceName::core())
-            .0
-            .remaining
+        let of_one = |gateway: &Gateway| {
+            let accounts: Arc<[AccountId]> =
+                (0_u32..).map(AccountId).take(gateway.env.config.accounts.len()).collect();
+            gateway.dispatcher.admissions().view(&accounts, &ResourceName::core()).0.remaining
+        };
+        self.stage.gateways.iter().map(|it| of_one(&it.gateway)).min().unwrap_or(0)
     }
 }
 
 fn print_row(cells: [&dyn Display; 9]) {
     let cells = cells.iter().zip(COLUMNS).map(|(cell, (_, width))| format!("{cell:>width$}"));
     println!("{}", cells.collect::<Vec<_>>().join(" "));
-}
-
-fn read(counter: &AtomicU64) -> u64 {
-    counter.load(Ordering::Relaxed)
 }
 
 fn percent(part: u64, whole: u64) -> String {
