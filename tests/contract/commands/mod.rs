@@ -1,9 +1,11 @@
-//! The commands of the program: versions, completions, manual pages, and the checks of a config.
+//! The commands of the program: versions, completions, manual pages, the checks of a config, and
+//! several gateways of the demo.
 
 #[expect(dead_code, reason = "of the build script, only the commit is looked for here")]
 #[path = "../../../build.rs"]
 mod build_script;
 mod check;
+mod demo;
 mod help;
 mod include;
 mod variables;
