@@ -128,9 +128,12 @@ impl Demo {
         };
         let addresses: Option<Vec<_>> = (0..self.replicas).map(address).collect();
         addresses.ok_or_else(|| {
-            let (number, last) = (self.replicas, u16::MAX);
-            let problem = format!("weir demo: {number} gateways need ports up to {last} at most");
-            Failure::bad_config(problem)
+            Failure::bad_config(format_args!(
+                "weir demo: {} gateways from {} on need ports above {}; a lower port is accepted, or 0",
+                self.replicas,
+                self.listen,
+                u16::MAX
+            ))
         })
     }
 }

@@ -44,7 +44,11 @@ pub async fn print(stage: &Stage, bots: &Bots, refused: u64) {
     let served = read(&all.requests).to_string();
     print_row("served", &["", &served], &each(|entrance| read(&entrance.requests)));
     let free = read(&all.free_reads).to_string();
-    print_row("served from the cache", &["", &free], &each(|entrance| read(&entrance.free_reads)));
+    print_row(
+        "served without spending",
+        &["", &free],
+        &each(|entrance| read(&entrance.free_reads)),
+    );
     print_row("refused by the upstream", &["", &refused.to_string()], &[]);
 }
 

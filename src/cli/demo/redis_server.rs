@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::fs::{Access, access};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -110,7 +111,7 @@ impl RedisServer {
 
     fn last_log_line(&self) -> String {
         let log = fs::read_to_string(log_of(&self.folder)).unwrap_or_default();
-        log.lines().last().unwrap_or("no answer").to_owned()
+        log.lines().last().unwrap_or("it writes no log").to_owned()
     }
 }
 
@@ -129,6 +130,6 @@ fn log_of(folder: &TempDir) -> PathBuf {
 /// Finds the program in `PATH`.
 fn program() -> Option<PathBuf> {
     let folders = env::var_os("PATH")?;
-    let found = env::split_paths(&folders).map(|folder| folder.join(PROGRAM));
-    found.into_iter().find(|path| path.is_file())
+    let mut paths = env::split_paths(&folders).map(|folder| folder.join(PROGRAM));
+    paths.find(|path| path.is_file() && access(path, Access::EXEC_OK).is_ok())
 }
