@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
 
 use super::{err, weir};
 
@@ -21,20 +22,24 @@ struct Demo {
     gateways: Vec<String>,
     redis: String,
     key: String,
+    /// Temporary files. A demo that is killed leaves some.
+    _folder: TempDir,
 }
 
 impl Demo {
     fn start(replicas: usize, arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
         let mut process = Command::new(env!("CARGO_BIN_EXE_weir"))
             .args(["demo", "--listen", "127.0.0.1:0", "--replicas", &replicas.to_string()])
             .args(arguments)
+            .env("TMPDIR", folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let (gateways, redis, key) = (Vec::new(), String::new(), String::new());
-        let mut demo = Self { process, lines, gateways, redis, key };
+        let mut demo = Self { process, lines, gateways, redis, key, _folder: folder };
         while demo.key.is_empty() {
             let line = demo.lines.next().expect("the demo announces its key").unwrap();
             demo.read(&line);
