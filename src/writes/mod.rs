@@ -76,7 +76,7 @@ impl From<record::Unreadable> for StoreError {
 pub trait Store: Send + Sync {
     /// Makes a change, which is durable once the future resolves, as far as the store is. Changes
     /// are made in the order of these calls, even if a future is dropped or not polled: dropping
-    /// cancels nothing.
+    /// cancels nothing. In a shared store a load may come before changes that are not awaited.
     fn apply(&self, change: Change) -> BoxFuture<'static, Result<(), StoreError>>;
 
     /// Loads a write; `None` for an unknown number.
