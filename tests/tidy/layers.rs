@@ -16,7 +16,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("tokens", &["api", "clock", "config", "decision"]),
     ("telemetry", &["clock"]),
     ("webhooks", &["api", "clock"]),
-    ("writes", &["cases", "clock", "config", "state"]),
+    ("writes", &["cases", "clock", "state"]),
     ("state", &["clock", "config", "decision"]),
     // Only of tests and fuzzers.
     ("fuzz", &["api", "clock", "config", "decision", "gateway", "random", "webhooks"]),
