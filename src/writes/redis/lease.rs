@@ -27,7 +27,7 @@ pub(super) async fn keep(store: Weak<Inner>) {
     let Some(mut news) = store.upgrade().map(|store| store.replica.write_news.subscribe()) else {
         return;
     };
-    let mut renewals = Renewals { unbroken_since: None, count: 0 };
+    let mut renewals = Renewals { unbroken_since: None, last: None, count: 0 };
     let mut next = timer_now();
     loop {
         let heard = tokio::select! {
@@ -58,18 +58,25 @@ pub(super) async fn keep(store: Weak<Inner>) {
 struct Renewals {
     /// The first of the renewals that have succeeded one after the other.
     unbroken_since: Option<Instant>,
+    last: Option<Instant>,
     count: u32,
 }
 
 impl Renewals {
     async fn renew(&mut self, store: &Arc<Inner>) -> Result<(), StoreError> {
+        // The machine may have stood still, and the others with it.
+        if self.last.is_some_and(|last| timer_now() - last > LEASE / 2) {
+            self.unbroken_since = None;
+        }
         let was_away = self.unbroken_since.is_none();
         if store.own.lock().numbers.is_empty() {
             store.reserve().await?;
         }
         let renew = store.command(scripts::RENEW).arg(millis(LEASE)).to_owned();
         let gone = store.run::<Vec<(String, u8)>>(&renew).await?;
-        let unbroken_since = *self.unbroken_since.get_or_insert_with(timer_now);
+        let now = timer_now();
+        self.last = Some(now);
+        let unbroken_since = *self.unbroken_since.get_or_insert(now);
         self.count += 1;
         let has_forgotten = std::mem::take(&mut store.own.lock().has_forgotten);
         if was_away || has_forgotten || self.count.is_multiple_of(LOOK_EVERY) {
@@ -78,7 +85,7 @@ impl Renewals {
         }
         store.finish_begun(was_away).await?;
         // After an outage of Redis the others need the time to renew their leases.
-        let may_adopt = timer_now() - unbroken_since >= LEASE;
+        let may_adopt = now - unbroken_since >= LEASE;
         for (owner, has_left) in gone {
             if may_adopt || has_left == 1 {
                 store.adopt_all(&owner).await?;
