@@ -47,9 +47,8 @@ impl Gateway {
         self.router.clients().issuers()
     }
 
-    /// Builds the first gateway of a process. `store` has the writes unless all replicas share them.
-    /// The receiver yields the queued writes whose turn has
-    /// come.
+    /// Builds the first gateway of a process. `store` has the writes unless all replicas share
+    /// them. The receiver yields the queued writes whose turn has come.
     pub(super) fn start(
         config: Arc<Config>,
         clock: Clock,
