@@ -121,9 +121,11 @@ async def one_round(ports, kind, numbers, options):
 
 
 def operations(port):
-    """Returns the commands that Redis has run so far."""
-    text = subprocess.check_output(["redis-cli", "-p", str(port), "INFO", "stats"], text=True)
-    return int(text.partition("total_commands_processed:")[2].split()[0])
+    """Returns the commands that clients have sent to Redis so far, not those inside scripts."""
+    command = ["redis-cli", "-p", str(port), "INFO", "commandstats"]
+    lines = subprocess.check_output(command, text=True).splitlines()
+    sent = [line for line in lines if line.startswith(("cmdstat_eval:", "cmdstat_publish:"))]
+    return sum(int(line.partition("calls=")[2].split(",")[0]) for line in sent)
 
 
 def begin(command, processes):
