@@ -33,7 +33,8 @@ pub enum Unsuitable {
     Forgetful(String),
 }
 
-/// Checks the version, the role and the memory policy, and the log on disk if writes are queued in it.
+/// Checks the version, the role and the memory policy. With queued writes it checks the log on disk
+/// too.
 pub(super) async fn check(
     mut node: MultiplexedConnection,
     writes: Option<Durability>,

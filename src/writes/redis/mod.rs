@@ -1,11 +1,12 @@
 //! Writes in Redis, which all replicas share.
 //!
-//! A write belongs to the replica that accepted it. Others read it, or cancel it while it is queued.
-//! Each replica renews a lease; the writes of one whose lease has ended go to another replica. Every
-//! change names the replica that makes it, so that the one before can change nothing any more.
+//! A write belongs to the replica that accepted it. Others read it, or cancel it while it is
+//! queued. Each replica renews a lease; the writes of one whose lease has ended go to another
+//! replica. Every change names the replica that makes it, so that the one before can change nothing
+//! any more.
 //!
-//! A lane is one list for all replicas. Its first write may be sent, and nobody else's. A write that
-//! is not queued takes a place there too.
+//! A lane is one list for all replicas. Its first write may be sent, and nobody else's. A write
+//! that is not queued takes a place there too.
 
 mod lease;
 mod own;

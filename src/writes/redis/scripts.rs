@@ -1,8 +1,8 @@
 //! The scripts of the queue that all replicas share. Each of them is one atomic step.
 //!
 //! All keys have the same hash tag, so that they are in one slot of a cluster. `ARGV[1]` is their
-//! beginning, and `ARGV[2]` the replica that asks. A place in a lane is `REPLICA:NUMBER`. Numbers are
-//! 16 hex digits.
+//! beginning, and `ARGV[2]` the replica that asks. A place in a lane is `REPLICA:NUMBER`. Numbers
+//! are 16 hex digits.
 
 /// Returns the text of a script: what all of them need, then its own part.
 macro_rules! script {
@@ -206,7 +206,8 @@ for place = 3, #ARGV do heads[#heads + 1] = head(ARGV[place]) end
 return heads"
 );
 
-/// Returns which of these writes this replica does not have any more, each with 1 if another has it.
+/// Returns which of these writes this replica does not have any more, each with 1 if another has
+/// it.
 pub const LOST: &str = script!(
     r"
 local lost = {}
