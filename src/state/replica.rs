@@ -38,7 +38,7 @@ pub struct Replica {
     pub changes: Changes,
     /// The other replicas.
     pub peers: Peers,
-    /// What the others say of queued writes.
+    /// News of queued writes, from the others and from here.
     pub write_news: broadcast::Sender<WriteNews>,
 }
 

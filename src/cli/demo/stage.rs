@@ -56,7 +56,7 @@ pub struct StagedGateway {
     admin: Option<SocketAddr>,
 }
 
-/// What the configs of all gateways have in common.
+/// The common part of the configs of all gateways.
 struct Common {
     upstream: SocketAddr,
     tokens: Vec<TokenView>,

@@ -30,7 +30,7 @@ const QUEUE_MAX: NonZeroU32 = NonZeroU32::new(10_000).unwrap();
 pub struct Writes {
     /// Store of queued writes.
     pub store: WriteStore,
-    /// What the Redis of queued writes must promise.
+    /// The promise that the Redis of queued writes must keep.
     pub durability: Durability,
     /// Least time between two writes of one account; zero lets them run side by side.
     pub spacing: Duration,
@@ -59,7 +59,7 @@ pub enum WriteStore {
     Redis,
 }
 
-/// What a Redis must promise of writes.
+/// The promise of a Redis that keeps queued writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// It has each accepted write on its disk.

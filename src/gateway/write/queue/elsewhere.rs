@@ -52,7 +52,7 @@ impl Queue {
             match self.look_elsewhere(id).await {
                 Ok(Some(listed)) if !listed.progress.state.is_final() => {}
                 Ok(_) => return,
-                // What it became is not known yet.
+                // Redis is away: its end is not known yet.
                 Err(_) => self.clock.reach(self.clock.now() + LOOK_EVERY).await,
             }
             let next_look = self.clock.reach(self.clock.now() + LOOK_EVERY);
