@@ -167,7 +167,7 @@ impl Inner {
         };
         for number in forgotten {
             let look = self.script(scripts::LOOK, number);
-            let (_, changes, lane, _) = self.run::<Looked>(&look).await?;
+            let (_, changes, lane) = self.run::<Looked>(&look).await?;
             let Some(lane) = lane else { continue };
             self.own.lock().adopt(number, lane, changes.unwrap_or_default());
             let _ = self.events.send(Event::Adopted(vec![number]));
@@ -179,12 +179,12 @@ impl Inner {
     async fn adopt_all(&self, owner: &str) -> Result<(), StoreError> {
         loop {
             let adopt = self.command(scripts::ADOPT).arg(owner).arg(AT_ONCE).to_owned();
-            let taken = self.run::<Vec<(String, String, String, u64)>>(&adopt).await?;
+            let taken = self.run::<Vec<(String, String, u64)>>(&adopt).await?;
             if taken.is_empty() {
                 return Ok(());
             }
             let mut numbers = Vec::with_capacity(taken.len());
-            for (number, lane, _, changes) in taken {
+            for (number, lane, changes) in taken {
                 if let Ok(number) = u64::from_str_radix(&number, 16) {
                     self.own.lock().adopt(number, lane, changes);
                     numbers.push(number);

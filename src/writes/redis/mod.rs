@@ -183,7 +183,7 @@ impl SharedStore {
         let this = Arc::clone(&self.0);
         self.0.spawn(async move {
             let look = this.script(scripts::LOOK, number);
-            let (_, changes, lane, _) = this.run::<Looked>(&look).await?;
+            let (_, changes, lane) = this.run::<Looked>(&look).await?;
             let lane = lane.ok_or(StoreError::Elsewhere)?;
             this.own.lock().add(number, Own::write(lane, changes.unwrap_or_default()));
             let kept = this.progress(number, progress, true).await;
@@ -257,8 +257,8 @@ impl SharedStore {
     }
 }
 
-/// Progress, changes, lane and key of a write.
-type Looked = (Option<Vec<u8>>, Option<u64>, Option<String>, Option<String>);
+/// Progress, changes and lane of a write.
+type Looked = (Option<Vec<u8>>, Option<u64>, Option<String>);
 
 impl Inner {
     fn command(&self, script: &str) -> Cmd {

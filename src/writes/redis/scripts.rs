@@ -168,8 +168,8 @@ end
 return gone"
 );
 
-/// Takes writes of a replica that is gone: its id, the most. Returns number, lane, key and changes
-/// of each.
+/// Takes writes of a replica that is gone: its id, the most. Returns number, lane and changes of
+/// each.
 pub const ADOPT: &str = script!(
     r"
 local owner, taken = ARGV[3], {}
@@ -177,9 +177,9 @@ if redis.call('EXISTS', base .. 'alive:' .. owner) == 1 then return taken end
 local of = base .. 'of:' .. owner
 for _, number in ipairs(redis.call('SRANDMEMBER', of, ARGV[4])) do
   local write = base .. 'write:' .. number
-  local held = redis.call('HMGET', write, 'lane', 'key', 'changes', 'owner')
+  local held = redis.call('HMGET', write, 'lane', 'changes', 'owner')
   redis.call('SREM', of, number)
-  if held[4] == owner then
+  if held[3] == owner then
     redis.call('HSET', write, 'owner', me)
     redis.call('SADD', base .. 'of:' .. me, number)
     local lane = base .. 'lane:' .. held[1]
@@ -188,7 +188,7 @@ for _, number in ipairs(redis.call('SRANDMEMBER', of, ARGV[4])) do
       redis.call('ZREM', lane, owner .. ':' .. number)
       redis.call('ZADD', lane, place, me .. ':' .. number)
     end
-    taken[#taken + 1] = {number, held[1], held[2], held[3]}
+    taken[#taken + 1] = {number, held[1], held[2]}
   end
 end
 if redis.call('EXISTS', of) == 0 then
@@ -236,7 +236,7 @@ pub const LOAD: &str = script!(
 return redis.call('HMGET', base .. 'write:' .. ARGV[3], 'request', 'progress', 'joined')"
 );
 
-/// Returns progress, changes, lane and key of a write: its number.
+/// Returns progress, changes and lane of a write: its number.
 pub const LOOK: &str = script!(
-    r"return redis.call('HMGET', base .. 'write:' .. ARGV[3], 'progress', 'changes', 'lane', 'key')"
+    r"return redis.call('HMGET', base .. 'write:' .. ARGV[3], 'progress', 'changes', 'lane')"
 );
