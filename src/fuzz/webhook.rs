@@ -12,7 +12,7 @@ use super::pieces::headers_and_rest;
 use crate::api::headers::HUB_SIGNATURE_256;
 use crate::api::{Dialect, Invalidation, is_known_event};
 use crate::clock::Timestamp;
-use crate::webhooks::{Effect, Keys, Received, Receiver, Rejected, Signature};
+use crate::webhooks::{Effect, Keys, Mark, Received, Receiver, Rejected, Signature};
 
 const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
 const SECRET: &[u8] = b"It's a Secret to Everybody";
@@ -68,7 +68,7 @@ fn receive(
     body: &[u8],
 ) -> (Result<Received, Rejected>, Vec<Invalidation>) {
     let mut stale = Vec::new();
-    let apply = |changed: &[Invalidation]| stale = changed.to_vec();
+    let apply = |changed: &[Invalidation], _: Option<&Mark>| stale = changed.to_vec();
     let result = receiver.receive(headers, signature, body, NOW, apply);
     (result, stale)
 }

@@ -23,7 +23,7 @@ use crate::gateway::background::{
     issuer_keys::keep_fetching_all,
     key_expiry::keep_warning,
     mint::keep_minting,
-    news::{keep_hearing, keep_telling},
+    news::{Concerned, keep_hearing, keep_telling},
     questions::keep_asking,
     replicas::{keep_syncing, leave},
     secret_files::keep_looking,
@@ -173,8 +173,13 @@ impl Current {
                     }
                 }
             };
-            let cache = move || Some(Arc::clone(&weak.upgrade()?.gateway().cache));
-            tokio::spawn(keep_hearing(Arc::clone(replica), cache, forget_forms, limited));
+            let concerned = move || {
+                let gateway = weak.upgrade()?.gateway();
+                let (cache, webhooks) = (Arc::clone(&gateway.cache), Arc::clone(&gateway.webhooks));
+                let dispatcher = Arc::clone(&gateway.dispatcher);
+                Some(Concerned { cache, webhooks, dispatcher })
+            };
+            tokio::spawn(keep_hearing(Arc::clone(replica), concerned, forget_forms, limited));
             tokio::spawn(keep_telling(Arc::clone(replica)));
         }
         tokio::spawn(keep_minting(dispatcher.clone()));

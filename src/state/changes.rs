@@ -21,6 +21,19 @@ pub enum Change {
     Below(String),
     /// An operator's purge of a prefix.
     Purged(String),
+    /// A webhook delivery has had its effect, which the changes before it are.
+    Delivered(Delivered),
+}
+
+/// A webhook delivery, for [`Change::Delivered`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delivered {
+    /// Its GUID.
+    pub guid: String,
+    /// The name of its event.
+    pub event: String,
+    /// Its signature, which stands for its body.
+    pub signature: [u8; 32],
 }
 
 /// See the module.

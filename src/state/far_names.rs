@@ -41,6 +41,9 @@ pub(crate) struct FarNames {
     pub names: HashMap<TokenKey, String>,
     /// The tokens by their names.
     pub tokens: HashMap<String, TokenKey>,
+    /// Of the places for tokens, and the places by their names.
+    pub slots: HashMap<TokenKey, String>,
+    pub slot_of: HashMap<String, TokenKey>,
     /// Digest of the rules of the config.
     pub rules: String,
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::changes::Change;
+use super::lesson::SharedLesson;
 use crate::decision::fleet::ReplicaId;
 
 /// A message to all replicas.
@@ -29,6 +30,8 @@ pub enum Content {
     Changed(u64, Vec<Change>),
     /// News of a queued write.
     Write(WriteNews),
+    /// What answers have taught the sender.
+    Learned(Vec<SharedLesson>),
     /// The sender has noted the changes of this message of that replica.
     Noted(ReplicaId, u64),
 }

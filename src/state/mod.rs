@@ -11,6 +11,7 @@ mod changes;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod far_names;
+pub mod lesson;
 pub mod memory;
 pub mod message;
 mod peers;
@@ -29,9 +30,10 @@ use bytes::Bytes;
 use crate::clock::Timestamp;
 use crate::decision::fleet::{Answer, Record, ReplicaId, Report};
 
-pub use changes::{Change, Changes};
+pub use changes::{Change, Changes, Delivered};
 pub use far_names::FarCopies;
 pub(crate) use far_names::FarNames;
+pub use lesson::SharedLesson;
 pub use message::{Content, Heard, Message, News, WriteNews};
 pub use peers::Peers;
 pub use replica::{Reach, Replica, TOUCH};

@@ -274,12 +274,15 @@ impl Tokens {
     }
 
     /// Lists what tells the credentials of an account from all others in every run of the program.
-    /// Each has its id where its secret is in use after a restart too.
+    /// Each has its slot, and its id where its secret is in use after a restart too.
     pub fn identities(
         &self,
         account: AccountId,
-    ) -> impl Iterator<Item = (Zeroizing<Vec<u8>>, Option<TokenId>)> {
-        self.slots(account).iter().map(Slot::identity)
+    ) -> impl Iterator<Item = (Zeroizing<Vec<u8>>, SlotId, Option<TokenId>)> {
+        self.slots(account).iter().map(|slot| {
+            let (identity, id) = slot.identity();
+            (identity, slot.id(), id)
+        })
     }
 
     fn app_bench_state(&self, installation: &Installation, now: Timestamp) -> BenchState {
@@ -292,7 +295,8 @@ impl Tokens {
         self.apps.iter().find(|app| app.id == installation.app)
     }
 
-    fn owner(&self, slot: SlotId) -> Option<AccountId> {
+    /// Returns the account of a slot.
+    pub fn owner(&self, slot: SlotId) -> Option<AccountId> {
         self.owners.get(usize::try_from(slot.0).ok()?).copied()
     }
 

@@ -52,6 +52,15 @@ pub enum Effect {
     Duplicate,
 }
 
+/// Identifies a delivery, beside its body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Its GUID.
+    pub guid: String,
+    /// Its event; `unknown` for one without a known effect.
+    pub event: String,
+}
+
 /// Reason why a delivery has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
@@ -84,7 +93,8 @@ impl Receiver {
         Self { seen: Arc::clone(&before.seen), ..self }
     }
 
-    /// Verifies a delivery and calls `apply` with its effect. A duplicate has the same GUID, event,
+    /// Verifies a delivery and calls `apply` with its effect, and with its mark unless it has none.
+    /// A duplicate has the same GUID, event,
     /// signature and body, so no delivery can hide another. It counts as received only after its
     /// effect: of two at once, both have it.
     pub fn receive(
@@ -93,7 +103,7 @@ impl Receiver {
         signature: &Signature,
         body: &[u8],
         now: Timestamp,
-        apply: impl FnOnce(&[Invalidation]),
+        apply: impl FnOnce(&[Invalidation], Option<&Mark>),
     ) -> Result<Received, Rejected> {
         if !self.keys.verify(signature, body) {
             return Err(Rejected::Signature);
@@ -106,8 +116,9 @@ impl Receiver {
         } else {
             Cow::Borrowed("unknown")
         };
-        let may_be_seen = !guid.is_empty() && guid.len() <= GUID_BYTES_MAX;
-        if may_be_seen && self.seen.lock().has(guid, &name, signature) {
+        let mark = (!guid.is_empty() && guid.len() <= GUID_BYTES_MAX)
+            .then(|| Mark { guid: guid.to_owned(), event: name.to_string() });
+        if mark.as_ref().is_some_and(|mark| self.seen.lock().has(mark, signature)) {
             return Ok(Received { event: name, effect: Effect::Duplicate });
         }
         let action = payload.get("action").and_then(Value::as_str);
@@ -118,17 +129,23 @@ impl Receiver {
         if before > 0 && stale.len() == before && !stale.contains(&Invalidation::Everything) {
             stale.push(any_node());
         }
-        apply(&stale);
-        if may_be_seen {
-            self.seen.lock().note(guid, &name, signature, now);
+        apply(&stale, mark.as_ref());
+        if let Some(mark) = mark {
+            self.note(&mark, signature, now);
         }
         Ok(Received { event: name, effect: Effect::Applied })
+    }
+
+    /// Notes a delivery that has had its effect, here or in another replica.
+    pub fn note(&self, mark: &Mark, signature: &Signature, now: Timestamp) {
+        self.seen.lock().note(mark, signature, now);
     }
 
     /// Returns true if a delivery of this GUID and event has had its effect. The name of an event
     /// without a known effect is `unknown`.
     pub fn has_received(&self, guid: &str, event: &str) -> bool {
-        self.seen.lock().has_delivery(guid, event)
+        let mark = Mark { guid: guid.to_owned(), event: event.to_owned() };
+        self.seen.lock().has_delivery(&mark)
     }
 }
 
@@ -184,8 +201,9 @@ mod tests {
     ) -> (Result<Received, Rejected>, Vec<Invalidation>) {
         let mut stale = Vec::new();
         let signature = Signature::by(SECRET, body.as_bytes());
-        let outcome = receiver
-            .receive(headers, &signature, body.as_bytes(), NOW, |changed| stale = changed.to_vec());
+        let outcome = receiver.receive(headers, &signature, body.as_bytes(), NOW, |changed, _| {
+            stale = changed.to_vec();
+        });
         (outcome, stale)
     }
 
@@ -267,7 +285,7 @@ mod tests {
             &Signature::by(b"another", BODY.as_bytes()),
             BODY.as_bytes(),
             NOW,
-            |_| panic!("it has no effect"),
+            |_, _| panic!("it has no effect"),
         );
         assert_eq!(wrong, Err(Rejected::Signature));
         assert!(!stale(receive(&receiver, &headers, BODY)).is_empty());

@@ -8,6 +8,7 @@ use std::collections::{HashMap, VecDeque};
 
 use ring::digest;
 
+use super::Mark;
 use super::signature::Signature;
 use crate::clock::Timestamp;
 
@@ -28,18 +29,18 @@ pub struct Seen {
 impl Seen {
     /// Returns true if a delivery of this GUID, event and signature, which stands for one body, was
     /// received.
-    pub fn has(&self, guid: &str, event: &str, signature: &Signature) -> bool {
-        let seen = self.by_delivery.get(&key(guid, event));
+    pub fn has(&self, mark: &Mark, signature: &Signature) -> bool {
+        let seen = self.by_delivery.get(&key(mark));
         seen.is_some_and(|(seen, _)| seen == signature.bytes())
     }
 
     /// Returns true if a delivery of this GUID and event was received, with any body.
-    pub fn has_delivery(&self, guid: &str, event: &str) -> bool {
-        self.by_delivery.contains_key(&key(guid, event))
+    pub fn has_delivery(&self, mark: &Mark) -> bool {
+        self.by_delivery.contains_key(&key(mark))
     }
 
-    pub fn note(&mut self, guid: &str, event: &str, signature: &Signature, now: Timestamp) {
-        let key = key(guid, event);
+    pub fn note(&mut self, mark: &Mark, signature: &Signature, now: Timestamp) {
+        let key = key(mark);
         self.by_delivery.insert(key, (*signature.bytes(), now));
         self.order.push_back((key, now));
         while self.order.len() > SEEN_MAX {
@@ -52,7 +53,7 @@ impl Seen {
     }
 }
 
-fn key(guid: &str, event: &str) -> DeliveryDigest {
+fn key(Mark { guid, event }: &Mark) -> DeliveryDigest {
     let mut digest = digest::Context::new(&digest::SHA256);
     digest.update(guid.as_bytes());
     // No header value contains this byte.
@@ -65,24 +66,21 @@ fn key(guid: &str, event: &str) -> DeliveryDigest {
 mod tests {
     use super::*;
 
+    fn mark(number: usize, event: &str) -> Mark {
+        Mark { guid: number.to_string(), event: event.to_owned() }
+    }
+
     #[test]
     fn the_oldest_delivery_is_forgotten_beyond_the_bound() {
         let (mut seen, signature) = (Seen::default(), Signature::by(b"k", b"b"));
         for number in 0..=SEEN_MAX {
-            seen.note(
-                &number.to_string(),
-                "push",
-                &signature,
-                Timestamp::from_millis(number as u64),
-            );
+            let now = Timestamp::from_millis(number as u64);
+            seen.note(&mark(number, "push"), &signature, now);
         }
-        assert!(
-            !seen.has("0", "push", &signature)
-                && seen.has("1", "push", &signature)
-                && seen.has(&SEEN_MAX.to_string(), "push", &signature)
-        );
+        let has = |number| seen.has(&mark(number, "push"), &signature);
+        assert!(!has(0) && has(1) && has(SEEN_MAX));
         assert_eq!((seen.by_delivery.len(), seen.order.len()), (SEEN_MAX, SEEN_MAX));
-        assert!(!seen.has("1", "push", &Signature::by(b"k", b"another body")));
-        assert!(!seen.has("1", "ping", &signature) && !seen.has_delivery("1", "ping"));
+        assert!(!seen.has(&mark(1, "push"), &Signature::by(b"k", b"another body")));
+        assert!(!seen.has(&mark(1, "ping"), &signature) && !seen.has_delivery(&mark(1, "ping")));
     }
 }

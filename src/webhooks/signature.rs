@@ -12,6 +12,12 @@ use crate::api::headers::HUB_SIGNATURE_256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signature([u8; 32]);
 
+impl From<[u8; 32]> for Signature {
+    fn from(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
 /// The secrets that sign deliveries: the current one, and during a rotation the previous one.
 pub struct Keys(Vec<hmac::Key>);
 

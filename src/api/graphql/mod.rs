@@ -75,7 +75,7 @@ pub enum GraphqlEffect {
 
 /// Hash of one operation of one document, which nobody can forge: 128 bits of a SHA-256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct OperationKey([u8; 16]);
+pub struct OperationKey(pub [u8; 16]);
 
 impl GraphqlRequest {
     /// Request that cannot be parsed.

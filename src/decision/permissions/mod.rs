@@ -165,7 +165,8 @@ impl AccountState {
 
 impl Permissions {
     /// Records an observation. `accepted` is the single permission that the answer reports for its
-    /// endpoint.
+    /// endpoint. Returns true for news: a token is denied that was not, or served where one was
+    /// denied.
     pub fn record(
         &mut self,
         now: Timestamp,
@@ -173,7 +174,8 @@ impl Permissions {
         holder: Holder,
         observation: Observation,
         accepted: Option<&AcceptedPermission<'_>>,
-    ) {
+    ) -> bool {
+        let is_news = self.is_news(now, query, holder, observation);
         if let Some(wanted) = accepted {
             self.wants.insert(query.endpoint, (fingerprint(wanted.name), wanted.access));
         }
@@ -200,6 +202,28 @@ impl Permissions {
                     self.memory.put(now, query.by_place(), holder, Mark::Lacking);
                 }
             }
+        }
+        is_news
+    }
+
+    fn is_news(
+        &self,
+        now: Timestamp,
+        query: AccessQuery,
+        holder: Holder,
+        observation: Observation,
+    ) -> bool {
+        let keys = [Some(query.by_endpoint()), self.permission_of(query), Some(query.by_place())];
+        match observation {
+            Observation::Served => {
+                let is_good = self.memory.is(now, query.by_endpoint(), holder, Mark::Good);
+                !is_good && keys.iter().flatten().any(|key| self.memory.has_bad(now, *key))
+            }
+            Observation::Denied(_) => !self
+                .memory
+                .of(now, query.by_endpoint(), holder)
+                .is_some_and(|record| record.mark != Mark::Good),
+            Observation::ServedElsewhere(_) => true,
         }
     }
 

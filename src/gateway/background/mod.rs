@@ -5,6 +5,7 @@
 pub mod audit;
 pub mod issuer_keys;
 pub mod key_expiry;
+pub mod lessons;
 pub mod mint;
 pub mod news;
 pub mod questions;

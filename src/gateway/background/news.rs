@@ -13,9 +13,13 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::clock::{Timestamp, timer_now};
+use crate::gateway::background::lessons::{read, shared};
 use crate::gateway::cache::invalidation::purge::Prefix;
 use crate::gateway::cache::read_cache::ReadCache;
-use crate::state::{Change, Content, Heard, Message, Replica, TOUCH};
+use crate::gateway::dispatch::dispatcher::Dispatcher;
+use crate::gateway::request::webhooks::Webhooks;
+use crate::state::{Change, Content, Delivered, Heard, Message, Replica, SharedLesson, TOUCH};
+use crate::webhooks::Mark;
 
 /// The distance of the messages that this replica is there.
 const HERE_EVERY: Duration = Duration::from_millis(250);
@@ -27,11 +31,18 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Messages of its own that a replica may not have heard yet.
 const UNHEARD_MAX: usize = 16;
 
-/// Says that this replica is there, and hears the others, while `current` returns a cache.
+/// The parts of the gateway that the others' news concern.
+pub struct Concerned {
+    pub cache: Arc<ReadCache>,
+    pub webhooks: Arc<Webhooks>,
+    pub dispatcher: Arc<Dispatcher>,
+}
+
+/// Says that this replica is there, and hears the others, while `current` returns something.
 /// `forget_forms` forgets the compressed forms of stored answers.
 pub async fn keep_hearing(
     replica: Arc<Replica>,
-    current: impl Fn() -> Option<Arc<ReadCache>> + Send,
+    current: impl Fn() -> Option<Concerned> + Send,
     forget_forms: impl Fn() + Send,
     limited: mpsc::Sender<String>,
 ) {
@@ -45,17 +56,24 @@ pub async fn keep_hearing(
         let heard = tokio::select! {
             heard = news.next() => heard,
             _ = ticks.tick() => {
-                let Some(cache) = current() else { return };
+                let Some(concerned) = current() else { return };
+                let lessons = lessons_of(&replica, &concerned);
                 number += 1;
                 unheard.truncate(UNHEARD_MAX - 1);
-                unheard.push_front((number, cache.now()));
+                unheard.push_front((number, concerned.cache.now()));
                 let (replica, number) = (Arc::clone(&replica), number);
                 // Not awaited: what the others say must not wait for it.
-                tokio::spawn(async move { replica.tell(Content::Here(number)).await });
+                tokio::spawn(async move {
+                    let is_said = replica.tell(Content::Here(number)).await.is_ok();
+                    if is_said && !lessons.is_empty() {
+                        let _ = replica.tell(Content::Learned(lessons)).await;
+                    }
+                });
                 continue;
             }
         };
-        let (Some(heard), Some(cache)) = (heard, current()) else { return };
+        let (Some(heard), Some(concerned)) = (heard, current()) else { return };
+        let cache = &concerned.cache;
         match heard {
             Heard::Gap => {
                 unheard.clear();
@@ -78,7 +96,7 @@ pub async fn keep_hearing(
                         replica.peers.noted(from, number, timer_now());
                     }
                     Content::Changed(number, changes) => {
-                        note(&cache, changes, &forget_forms);
+                        note(&concerned, changes, &forget_forms);
                         let replica = Arc::clone(&replica);
                         let noted = Content::Noted(from, number);
                         tokio::spawn(async move { replica.tell(noted).await });
@@ -87,16 +105,35 @@ pub async fn keep_hearing(
                         replica.peers.noted(from, number, timer_now());
                     }
                     Content::Write(news) if !is_own => _ = replica.write_news.send(news),
-                    Content::Limited(_) | Content::Noted(..) | Content::Write(_) => {}
+                    Content::Learned(lessons) if !is_own => {
+                        let names = cache.far_names(&replica);
+                        let read = |lesson| read(lesson, &names, &concerned.dispatcher);
+                        let lessons = lessons.into_iter().filter_map(read);
+                        lessons.for_each(|lesson| concerned.dispatcher.learn(lesson));
+                    }
+                    Content::Limited(_)
+                    | Content::Noted(..)
+                    | Content::Write(_)
+                    | Content::Learned(_) => {}
                 }
             }
         }
     }
 }
 
+/// What answers have taught this replica since the last time, for the others.
+fn lessons_of(replica: &Replica, concerned: &Concerned) -> Vec<SharedLesson> {
+    let lessons = concerned.dispatcher.take_lessons();
+    if lessons.is_empty() {
+        return Vec::new();
+    }
+    let names = concerned.cache.far_names(replica);
+    lessons.into_iter().filter_map(|lesson| shared(lesson, &names)).collect()
+}
+
 /// Notes changes that another replica has noted.
-fn note(cache: &ReadCache, changes: Vec<Change>, forget_forms: &impl Fn()) {
-    let (store, now) = (cache.store(), cache.now());
+fn note(concerned: &Concerned, changes: Vec<Change>, forget_forms: &impl Fn()) {
+    let (store, now) = (concerned.cache.store(), concerned.cache.now());
     for change in changes {
         match change {
             Change::Exactly(path) => store.log.changed(&path, now),
@@ -105,6 +142,11 @@ fn note(cache: &ReadCache, changes: Vec<Change>, forget_forms: &impl Fn()) {
                 if let Some(prefix) = Prefix::new(&prefix) {
                     store.purge(&prefix, now);
                     forget_forms();
+                }
+            }
+            Change::Delivered(Delivered { guid, event, signature }) => {
+                if let Some(receiver) = concerned.webhooks.receiver() {
+                    receiver.note(&Mark { guid, event }, &signature.into(), now);
                 }
             }
         }

@@ -21,6 +21,7 @@ use crate::gateway::dispatch::{
 };
 use crate::gateway::environment::Environment;
 use crate::gateway::request::webhooks::Webhooks;
+use crate::state::Found;
 use crate::webhooks::{Check, Findings, HookSettings, ListedDelivery};
 
 /// The largest answer. Chosen here: a list of a hundred deliveries takes a twentieth of it.
@@ -28,6 +29,10 @@ const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// Pages of a hundred deliveries per check. Chosen here: more than a thousand in a minute are not
 /// checked, and nothing before them is covered.
 const PAGES_MAX: usize = 10;
+
+/// The time in which no other replica asks for the same redelivery. Chosen here: less than the
+/// distance of two requests for it (`webhooks/watch/mod.rs`).
+const ASKED_FOR: Duration = Duration::from_mins(4);
 
 pub struct WebhookMonitor {
     env: Arc<Environment>,
@@ -96,6 +101,9 @@ impl WebhookMonitor {
         }
         let due = watched.watch.write().take_due(self.env.clock.now());
         for id in due {
+            if !self.may_ask_for(id).await {
+                continue;
+            }
             let target = format!("{}/deliveries/{id}/attempts", hook.at);
             // The result shows itself when the delivery arrives.
             if let Err(problem) = self.request(hook, Method::POST, target).await {
@@ -105,6 +113,14 @@ impl WebhookMonitor {
         let rest = watched.watch.read().pause();
         self.coverage.checks.fetch_add(1, Ordering::Release);
         Some(rest)
+    }
+
+    /// True unless another replica has asked for this redelivery.
+    async fn may_ask_for(&self, id: u64) -> bool {
+        let Some(replica) = &self.env.replica else { return true };
+        let (key, holder) = (format!("redelivery:{id}"), format!("{:016x}", replica.id().0));
+        let found = replica.home().find_or_claim(&key, &holder, ASKED_FOR).await;
+        found != Ok(Found::Busy)
     }
 
     fn report(&self, hook: &Hook, findings: &Findings) {

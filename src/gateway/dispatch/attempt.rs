@@ -33,6 +33,7 @@ use crate::gateway::dispatch::answer::{
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::graphql_prices::Measured;
 use crate::gateway::dispatch::job::{Conditions, Job};
+use crate::gateway::dispatch::lessons::Lesson;
 use crate::gateway::dispatch::permissions::{AccountChoice, Offer, observation};
 use crate::gateway::dispatch::progress::{Hold, RequestProgress};
 use crate::gateway::dispatch::questions::Suspicion;
@@ -454,7 +455,10 @@ impl Dispatcher {
     /// Learns the price of a GraphQL operation from its answer.
     fn learn_price(&self, job: &Job, status: StatusCode, body: Option<&[u8]>, price: Measured) {
         if let (Some(operation), StatusCode::OK) = (job.route.operation, status) {
-            self.admissions.graphql_prices.learn(job.client, operation, body, price);
+            let learned = self.admissions.graphql_prices.learn(job.client, operation, body, price);
+            if let (Some(price), Some(_)) = (learned, &self.env.replica) {
+                self.permissions.lessons.note(Lesson::Price(operation.key, price));
+            }
         }
     }
 

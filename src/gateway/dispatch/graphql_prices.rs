@@ -45,14 +45,15 @@ struct Prices {
     taught: HashMap<u32, VecDeque<OperationKey>>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Price {
-    units: u32,
+/// The price of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Price {
+    pub units: u32,
     /// A price that the answer named, or that two measurements show.
-    proven: u32,
+    pub proven: u32,
     /// A higher price that was measured once. Others may have spent a part of it, so it needs a
     /// second measurement.
-    higher: Option<u32>,
+    pub higher: Option<u32>,
 }
 
 /// The price of an answer by its rate headers.
@@ -76,14 +77,14 @@ impl GraphqlPrices {
     }
 
     /// Learns from a complete answer to this client's operation. `answer` is `None` if it is too
-    /// long to hold.
+    /// long to hold. Returns a price that was not known.
     pub fn learn(
         &self,
         client: u32,
         operation: Operation,
         answer: Option<&[u8]>,
         measured: Measured,
-    ) {
+    ) -> Option<Price> {
         let reported = answer.filter(|_| operation.reports_cost).and_then(price_in);
         let most = measured.limit.unwrap_or(UNITS_MAX).max(1);
         let clamped = |units: u32| units.clamp(1, most);
@@ -98,9 +99,15 @@ impl GraphqlPrices {
             {
                 Price::measured(known, units)
             }
-            (None, _) => return,
+            (None, _) => return None,
         };
-        self.inner.lock().set(client, operation.key, price);
+        self.set(client, operation.key, price);
+        (known != Some(price)).then_some(price)
+    }
+
+    /// Takes over a price, to which this client's operations are bound.
+    pub fn set(&self, client: u32, operation: OperationKey, price: Price) {
+        self.inner.lock().set(client, operation, price);
     }
 
     fn known(&self, operation: OperationKey) -> Option<Price> {

@@ -10,6 +10,7 @@ pub mod candidates;
 pub mod dispatcher;
 pub mod graphql_prices;
 pub mod job;
+pub mod lessons;
 pub mod perform;
 pub mod permission_retry;
 pub mod permissions;

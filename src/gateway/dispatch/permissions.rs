@@ -7,17 +7,19 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
-use crate::api::{AcceptedPermission, Denial, accepted_permission};
+use crate::api::{AcceptedPermission, Denial, Table, accepted_permission};
 use crate::clock::Timestamp;
 use crate::decision::permissions::plan::{DenialRole, SHORT_WAIT, Stage, WaitLimit};
-use crate::decision::permissions::{Holder, Observation};
-use crate::decision::{AccountId, TokenKey};
+use crate::decision::permissions::{AccessQuery, Holder, Observation};
+use crate::decision::{AccountId, ClientId, TokenKey};
 use crate::tokens::{Credential, ProbeReadiness, SlotId, TokenId};
 
+use crate::gateway::address::path_of;
 use crate::gateway::dispatch::answer::{AnswerBody, UpstreamAnswer};
 use crate::gateway::dispatch::candidates::Accounts;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::Job;
+use crate::gateway::dispatch::lessons::Lesson;
 use crate::gateway::upstream::outgoing::OutgoingBody;
 
 /// The most times that an account may turn out to have no token while one is minted for it. Chosen
@@ -155,13 +157,47 @@ impl Dispatcher {
         accepted: Option<&AcceptedPermission<'_>>,
     ) {
         let (now, holder) = (self.env.clock.now(), Holder { account, token: key_of(token.slot()) });
-        self.permissions.observed.lock().record(
+        let is_news = self.permissions.observed.lock().record(
             now,
             job.access_query,
             holder,
             observation,
             accepted,
         );
+        // With one credential there is nothing to choose, here or elsewhere.
+        if is_news && self.env.replica.is_some() && self.others_of(job, 1) > 0 {
+            self.permissions.lessons.note(Lesson::Permission {
+                holder,
+                method: job.request.method.clone(),
+                path: path_of(&job.request.target).to_owned(),
+                observation,
+                accepted: accepted.map(|accepted| (accepted.name.to_owned(), accepted.access)),
+            });
+        }
+    }
+
+    /// Takes the news for the other replicas.
+    pub fn take_lessons(&self) -> Vec<Lesson> {
+        self.permissions.lessons.take()
+    }
+
+    /// Learns what another replica has learned.
+    pub fn learn(&self, lesson: Lesson) {
+        match lesson {
+            Lesson::Permission { holder, method, path, observation, accepted } => {
+                let table = Table::embedded(self.env.config.upstream.dialect);
+                let query = AccessQuery::of(table.classify(&method, &path).endpoint, &path);
+                let accepted = accepted.as_ref();
+                let accepted =
+                    accepted.map(|(name, access)| AcceptedPermission { name, access: *access });
+                let (now, accepted) = (self.env.clock.now(), accepted.as_ref());
+                let mut observed = self.permissions.observed.lock();
+                observed.record(now, query, holder, observation, accepted);
+            }
+            Lesson::Price(operation, price) => {
+                self.admissions.graphql_prices.set(ClientId::BACKGROUND.0, operation, price);
+            }
+        }
     }
 
     /// The number of further credentials for a denied read, at most `max`.

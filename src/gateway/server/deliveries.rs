@@ -16,6 +16,7 @@ use crate::gateway::response::reply::Reply;
 use crate::gateway::server::request::{Request, Stop};
 use crate::gateway::server::{classify::WEBHOOKS_PATH, handler::Handler};
 use crate::gateway::session::Session;
+use crate::state::{Change, Delivered};
 use crate::webhooks::{BODY_BYTES_MAX, Effect, Received, Rejected, Signature};
 
 /// The metric's event label of an unverified delivery.
@@ -46,8 +47,14 @@ impl Handler {
         let signature = signature.map_err(reject)?;
         let body = self.delivered(session, request, valid).await.map_err(reject)?;
         let now = gateway.env.clock.now();
-        match receiver.receive(&request.headers, &signature, &body.bytes, now, |stale| {
+        match receiver.receive(&request.headers, &signature, &body.bytes, now, |stale, mark| {
             gateway.cache.invalidate_paths(stale, now);
+            let (Some(replica), Some(mark)) = (&gateway.env.replica, mark) else { return };
+            replica.changes.note(Change::Delivered(Delivered {
+                guid: mark.guid.clone(),
+                event: mark.event.clone(),
+                signature: *signature.bytes(),
+            }));
         }) {
             Ok(Received { event, effect }) => {
                 gateway.cache.all_noted().await;

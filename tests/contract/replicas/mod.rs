@@ -2,6 +2,7 @@
 
 mod faults;
 mod freshness;
+mod lessons;
 mod limits;
 mod saturated;
 mod topologies;

@@ -25,6 +25,7 @@ use crate::gateway::cache::read_cache::ReadCache;
 use crate::gateway::cache::single_flight::FetchResult;
 use crate::gateway::cache::store::Entry;
 use crate::gateway::cache::validation::ValidationTimes;
+use crate::gateway::dispatch::permissions::key_of;
 use crate::state::FarNames;
 use crate::state::{Found, Replica};
 use crate::telemetry::Fetch;
@@ -265,7 +266,8 @@ impl ReadCache {
         (restored.key == *key).then_some(restored.entry)
     }
 
-    fn far_names(&self, replica: &Replica) -> Arc<FarNames> {
+    /// The names that all replicas share.
+    pub(crate) fn far_names(&self, replica: &Replica) -> Arc<FarNames> {
         let names = || self.new_far_names(replica);
         self.store.far.names(timer_now(), &self.env.config, names)
     }
@@ -286,6 +288,8 @@ impl ReadCache {
                 .into_iter()
                 .map(|(scope, name)| (scope, format!("{}{name}", all.upstream)))
                 .collect(),
+            slots: all.slots.iter().map(|(slot, name)| (key_of(*slot), name.clone())).collect(),
+            slot_of: all.slots.into_iter().map(|(slot, name)| (name, key_of(slot))).collect(),
             names: all.tokens.iter().cloned().collect(),
             tokens: all.tokens.into_iter().map(|(token, name)| (name, token)).collect(),
             rules: name_of_answer(&salt, "rules", rules.collect::<Vec<_>>().join("\n").as_bytes()),

@@ -12,7 +12,7 @@ use ring::hmac;
 use crate::config::{Account, Config};
 use crate::decision::cache::key::Scope;
 use crate::decision::{AccountId, Mode, TokenKey};
-use crate::tokens::Tokens;
+use crate::tokens::{SlotId, Tokens};
 
 use crate::gateway::dispatch::permissions::token_key;
 
@@ -25,6 +25,8 @@ pub struct Names {
     pub upstream: String,
     pub scopes: Vec<(Scope, String)>,
     pub tokens: Vec<(TokenKey, String)>,
+    /// Of the slots for tokens.
+    pub slots: Vec<(SlotId, String)>,
 }
 
 struct Namer(hmac::Key);
@@ -60,11 +62,11 @@ impl Names {
         let addresses =
             [upstream.url.as_str(), upstream.graphql_url.as_str(), upstream.uploads_url.as_str()];
         let upstream_parts = addresses.into_iter().chain([dialect.as_str()]);
-        let (mut scopes, mut named_tokens) = (Vec::new(), Vec::new());
+        let (mut scopes, mut named) = (Vec::new(), NamedTokens::default());
         let mut accounts = Vec::new();
         for (index, account) in config.accounts.iter().enumerate() {
             let id = config.account_id(index);
-            let name = account_name(&namer, account, id, tokens, &mut named_tokens);
+            let name = account_name(&namer, account, id, tokens, &mut named);
             if !account.retired {
                 scopes.push((Scope::Account(id.0), name.clone()));
             }
@@ -88,7 +90,7 @@ impl Names {
             scopes.push((Scope::Pool(index), namer.name(about.into_iter().chain(members))));
         }
         let upstream = namer.name(upstream_parts.map(str::as_bytes));
-        Self { upstream, scopes, tokens: named_tokens }
+        Self { upstream, scopes, tokens: named.tokens, slots: named.slots }
     }
 
     /// The numbers of the scopes.
@@ -102,18 +104,25 @@ impl Names {
     }
 }
 
+#[derive(Default)]
+struct NamedTokens {
+    tokens: Vec<(TokenKey, String)>,
+    slots: Vec<(SlotId, String)>,
+}
+
 /// The name of what an account may see; adds those of its tokens.
 fn account_name(
     namer: &Namer,
     account: &Account,
     id: AccountId,
     tokens: &Tokens,
-    named_tokens: &mut Vec<(TokenKey, String)>,
+    named: &mut NamedTokens,
 ) -> String {
     let mut credentials = Vec::new();
-    for (identity, token) in tokens.identities(id) {
+    for (identity, slot, token) in tokens.identities(id) {
         let name = namer.name([&b"token"[..], &identity]);
-        named_tokens.extend(token.map(|token| (token_key(token), name.clone())));
+        named.slots.push((slot, name.clone()));
+        named.tokens.extend(token.map(|token| (token_key(token), name.clone())));
         credentials.push(name);
     }
     credentials.sort_unstable();
