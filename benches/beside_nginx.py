@@ -189,7 +189,7 @@ def start(command, log, core=SERVER_CORE, **environment):
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
-        preexec_fn=pinned(core),
+        preexec_fn=None if core is None else pinned(core),
         env=os.environ | environment,
     )
 

@@ -6,54 +6,37 @@ request (benches/README.md). The origin answers at once, so a latency is the gat
 """
 
 import argparse
-import asyncio
 import hashlib
-import multiprocessing
 import os
 import pathlib
-import signal
-import socket
 import statistics
 import subprocess
 import tempfile
 import time
 
-from beside_nginx import KEY, free_port, until_listening
+from beside_nginx import KEY, free_port, nginx_base, start_nginx, until_listening
 
 ACCOUNTS = 3
-BODY = b'{"id":1,"title":"an issue"}'
 # Ways of a request: past every stored answer, or as a bot sends it.
-KINDS = {"uncached": "Cache-Control: no-store\r\n", "cached": ""}
+KINDS = {"uncached": ["-H", "Cache-Control: no-store"], "cached": []}
 
-
-class Origin(asyncio.Protocol):
+def origin_config(folder, port):
     """The upstream: it answers at once, with a budget that never ends."""
-
-    def connection_made(self, transport):
-        self.transport, self.received = transport, b""
-
-    def data_received(self, data):
-        self.received += data
-        while b"\r\n\r\n" in self.received:
-            _, self.received = self.received.split(b"\r\n\r\n", 1)
-            reset = int(time.time()) + 3000
-            self.transport.write(
-                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-                b"X-RateLimit-Limit: 100000000\r\nX-RateLimit-Remaining: 90000000\r\n"
-                b"X-RateLimit-Used: 10000000\r\nX-RateLimit-Resource: core\r\n"
-                b"X-RateLimit-Reset: %d\r\nContent-Length: %d\r\n\r\n%s" % (reset, len(BODY), BODY)
-            )
-
-
-def serve_origin(listener):
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    async def serve():
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(Origin, sock=listener)
-        await server.serve_forever()
-
-    asyncio.run(serve())
+    return f"""{nginx_base(folder, "off")}
+    default_type application/json;
+    server {{
+        listen 127.0.0.1:{port};
+        location / {{
+            add_header X-RateLimit-Limit 100000000;
+            add_header X-RateLimit-Remaining 90000000;
+            add_header X-RateLimit-Used 10000000;
+            add_header X-RateLimit-Resource core;
+            add_header X-RateLimit-Reset {int(time.time()) + 3300};
+            return 200 '{{"id":1,"title":"an issue"}}';
+        }}
+    }}
+}}
+"""
 
 
 def config(origin, port, state):
@@ -85,38 +68,36 @@ cpu_seconds_per_minute = 1000000
 """
 
 
-async def connection(port, kind, numbers, every, until, latencies):
-    """Sends a request every so many seconds, and notes the time to its answer."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    due = time.perf_counter()
-    while due < until:
-        await asyncio.sleep(max(0, due - time.perf_counter()))
-        request = (
-            f"GET /repos/acme/widgets/issues/{next(numbers)} HTTP/1.1\r\nHost: weir\r\n"
-            f"Authorization: Bearer {KEY}\r\n{KINDS[kind]}\r\n"
+def one_round(ports, kind, first, folder, options):
+    """Sends requests at a steady rate, each for another URL. Returns their latencies in ms."""
+    each = options.rate / options.connections
+    loads, logs = [], []
+    for connection in range(options.connections):
+        port, log = ports[connection % len(ports)], folder / f"load{connection}.log"
+        count = int(each * options.seconds)
+        number = first + connection * count
+        urls = folder / f"urls{connection}"
+        urls.write_text(
+            "".join(
+                f"http://127.0.0.1:{port}/repos/acme/widgets/issues/{number + n}\n"
+                for n in range(count)
+            )
         )
-        begun = time.perf_counter()
-        writer.write(request.encode())
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
-        await reader.readexactly(length)
-        latencies.append(time.perf_counter() - begun)
-        if not head.startswith(b"HTTP/1.1 200"):
-            raise SystemExit(f"a request got {head!r}")
-        due += every
-    writer.close()
-
-
-async def one_round(ports, kind, numbers, options):
-    latencies, count = [], options.connections
-    until = time.perf_counter() + options.seconds
-    every = count / options.rate
-    await asyncio.gather(
-        *(
-            connection(ports[n % len(ports)], kind, numbers, every, until, latencies)
-            for n in range(count)
-        )
-    )
+        log.unlink(missing_ok=True)
+        command = ["h2load", "--h1", "-c1", "-t1", "-m1", f"--rps={each}", f"-n{count}"]
+        command += ["-i", urls, f"--log-file={log}", "-H", f"Authorization: Bearer {KEY}"]
+        loads.append(subprocess.Popen(command + KINDS[kind], stdout=subprocess.DEVNULL))
+        logs.append(log)
+    for load in loads:
+        if load.wait() != 0:
+            raise SystemExit("h2load failed")
+    latencies = []
+    for log in logs:
+        for line in log.read_text().splitlines():
+            _, status, micros = line.split("\t")
+            if status != "200":
+                raise SystemExit(f"a request got {status}")
+            latencies.append(int(micros) / 1e3)
     return latencies
 
 
@@ -153,33 +134,34 @@ def gateways(program, folder, origin, state, processes):
 
 
 def run(options, folder, processes):
-    redis, listener = free_port(), socket.create_server(("127.0.0.1", 0))
-    origin = multiprocessing.Process(target=serve_origin, args=(listener,), daemon=True)
-    origin.start()
+    redis, upstream = free_port(), free_port()
+    nginx = start_nginx(folder / "origin", origin_config(folder / "origin", upstream), core=None)
+    processes.append(nginx)
+    until_listening(nginx, upstream)
     command = ["redis-server", "--port", str(redis), "--bind", "127.0.0.1", "--save", ""]
     until_listening(begin(command, processes), redis)
     state = f'[state]\nredis = "redis://127.0.0.1:{redis}"\n'
-    upstream = listener.getsockname()[1]
     sets = {
         "alone": gateways(options.weir, folder, upstream, "", processes),
         "shared": gateways(options.weir, folder, upstream, state, processes),
     }
     # The replicas find each other, and their first parts.
     time.sleep(3)
-    numbers = iter(range(1, 1 << 60))
+    next_number = 1
     for kind in KINDS:
         results = {name: [] for name in sets}
         used, idle = [], []
         for round_number in range(options.rounds + 1):
             for name, ports in sets.items():
                 before = operations(redis)
-                latencies = sorted(asyncio.run(one_round(ports, kind, numbers, options)))
+                latencies = sorted(one_round(ports, kind, next_number, folder, options))
+                next_number += len(latencies)
                 commands = operations(redis) - before
                 # The first round warms up.
                 if round_number == 0:
                     continue
                 p50, p99 = (latencies[int(len(latencies) * part)] for part in (0.5, 0.99))
-                results[name].append((1e3 * p50, 1e3 * p99))
+                results[name].append((p50, p99))
                 if name == "shared":
                     used.append(commands / len(latencies))
                 else:
@@ -199,7 +181,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("weir", help="the program, built with --profile dist")
     parser.add_argument("--rate", type=int, default=2000, help="requests a second in all")
-    parser.add_argument("--connections", type=int, default=60)
+    parser.add_argument("--connections", type=int, default=30)
     parser.add_argument("--seconds", type=float, default=5, help="of one round")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()

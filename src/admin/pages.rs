@@ -130,6 +130,8 @@ pub fn metrics(gateway: &Gateway) -> Reply {
         metrics.set_spools(spools.files, spools.bytes);
         if let Some(reach) = reach(gateway) {
             metrics.set_redis_up(reach == Reach::In);
+            let replica = gateway.env.replica.as_ref();
+            metrics.set_replicas_heard(replica.map_or(1, |replica| replica.peers.count()) as u64);
         }
         for (listener, state, open) in gateway.env.connections.figures() {
             metrics.set_connections(listener.name(), state.name(), open);
@@ -158,6 +160,11 @@ pub fn metrics(gateway: &Gateway) -> Reply {
                     window.reserved.into(),
                     window.reset,
                 );
+            }
+        }
+        for account in &snapshot {
+            for (limit, held) in &account.parts {
+                metrics.set_part(&account.name, limit, (*held).into());
             }
         }
         // With thousands of accounts not every series has room: used limits come before unused

@@ -78,6 +78,9 @@ impl Environment {
             },
             |before| before.replica.clone(),
         );
+        if let Some(replica) = &replica {
+            replica.use_keys_of(&config.state);
+        }
         let passthrough_name = PASSTHROUGH_ACCOUNT.into();
         let timeouts = Clock::system();
         Arc::new(Self {

@@ -296,9 +296,10 @@ impl From<StoreError> for GatewayError {
         match fault {
             StoreError::Full(_) => Self::NotKept,
             StoreError::Away(_) => Self::StateAway,
-            StoreError::Failed(_) | StoreError::Elsewhere | StoreError::Keyed { .. } => {
-                Self::MayBeKept
-            }
+            StoreError::Failed(_)
+            | StoreError::Sealed
+            | StoreError::Elsewhere
+            | StoreError::Keyed { .. } => Self::MayBeKept,
         }
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::changes::Change;
-use super::lesson::SharedLesson;
+use super::finding::SharedFinding;
 use crate::decision::fleet::ReplicaId;
 
 /// A message to all replicas.
@@ -31,7 +31,7 @@ pub enum Content {
     /// News of a queued write.
     Write(WriteNews),
     /// What answers have taught the sender.
-    Learned(Vec<SharedLesson>),
+    Learned(Vec<SharedFinding>),
     /// The sender has noted the changes of this message of that replica.
     Noted(ReplicaId, u64),
 }

@@ -11,7 +11,7 @@ mod changes;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod far_names;
-pub mod lesson;
+pub mod finding;
 pub mod memory;
 pub mod message;
 mod peers;
@@ -21,6 +21,7 @@ pub mod redis;
 #[expect(dead_code, reason = "other tests need the rest of it")]
 pub(crate) mod redis_server;
 mod replica;
+mod seal;
 
 use std::time::Duration;
 
@@ -33,10 +34,11 @@ use crate::decision::fleet::{Answer, Record, ReplicaId, Report};
 pub use changes::{Change, Changes, Delivered};
 pub use far_names::FarCopies;
 pub(crate) use far_names::FarNames;
-pub use lesson::SharedLesson;
+pub use finding::SharedFinding;
 pub use message::{Content, Heard, Message, News, WriteNews};
 pub use peers::Peers;
 pub use replica::{Reach, Replica, TOUCH};
+pub use seal::{Seal, Unopened};
 
 /// The shared state is out of reach, for this reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

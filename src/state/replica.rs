@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, broadcast};
 
 use crate::clock::Timestamp;
@@ -12,7 +12,7 @@ use crate::config;
 use crate::decision::fleet::ReplicaId;
 
 use super::redis::{Connection, RedisHome};
-use super::{Away, Changes, Home, Peers};
+use super::{Away, Changes, Home, Peers, Seal};
 use crate::state::message::{Content, Message, WriteNews};
 
 /// The time after a message of its own, once heard, for which a replica relies on what it has
@@ -34,6 +34,7 @@ pub struct Replica {
     /// The end of the time in which nothing that the others said can be unheard, in milliseconds.
     touched_until: AtomicU64,
     touched: Notify,
+    seal: RwLock<Seal>,
     /// Changes that the others are to hear of.
     pub changes: Changes,
     /// The other replicas.
@@ -68,6 +69,7 @@ impl Replica {
             reach,
             touched_until: AtomicU64::new(0),
             touched: Notify::new(),
+            seal: RwLock::default(),
             changes: Changes::default(),
             peers: Peers::default(),
             write_news: broadcast::channel(NEWS_MAX).0,
@@ -92,6 +94,16 @@ impl Replica {
     /// The beginning of all names that the replicas share.
     pub fn prefix(&self) -> &str {
         &self.prefix
+    }
+
+    /// Uses the keys of a config from now on.
+    pub fn use_keys_of(&self, state: &config::State) {
+        *self.seal.write() = Seal::of(state);
+    }
+
+    /// The keys for what is kept in Redis.
+    pub fn seal(&self) -> Seal {
+        self.seal.read().clone()
     }
 
     /// Begin of this replica.

@@ -110,6 +110,7 @@ label_set!(EndpointLabels { endpoint: &'static str = OVERFLOW });
 label_set!(AccountLimitLabels { account: Name = OVERFLOW.into(), limit: &'static str = OVERFLOW });
 label_set!(RefusedLabels { client: Name = OVERFLOW.into(), reason: &'static str = OVERFLOW });
 label_set!(BudgetLabels { account: Name = OVERFLOW.into(), resource: Name = OVERFLOW.into() });
+label_set!(PartLabels { account: Name = OVERFLOW.into(), limit: Name = OVERFLOW.into() });
 label_set!(ClientLabels { client: Name = OVERFLOW.into() });
 label_set!(ReasonLabels { reason: &'static str = OVERFLOW });
 label_set!(ResultLabels { result: &'static str = OVERFLOW });

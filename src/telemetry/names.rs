@@ -95,6 +95,10 @@ pub enum Metric {
     ReplicaSyncSeconds,
     #[strum(message = "Accounts whose parts have ended because no report was answered")]
     ReplicaLeasesLostTotal,
+    #[strum(message = "Part of an account's limit that this replica holds")]
+    ReplicaPart,
+    #[strum(message = "Replicas that were heard in the last seconds, this one among them")]
+    ReplicasHeard,
     #[strum(message = "Looks for answers of other replicas")]
     FarLookupsTotal,
     #[strum(message = "Queued writes of replicas that are gone, which go on here")]

@@ -14,6 +14,8 @@ pub mod record;
 pub mod redis;
 
 use bytes::Bytes;
+
+use crate::state::Unopened;
 use futures_util::future::BoxFuture;
 
 pub use record::{Progress, Write, WriteId, WriteState};
@@ -61,9 +63,18 @@ pub enum StoreError {
         /// The digest of its request.
         meaning: [u8; 32],
     },
+    /// The text of a write was sealed with another key.
+    #[error("a write in Redis was sealed with another `state.encrypt_key`, or with none")]
+    Sealed,
     /// A read or write failed. Whether the change was stored is unknown until the next start.
     #[error("the store of writes failed: {0}")]
     Failed(String),
+}
+
+impl From<Unopened> for StoreError {
+    fn from(_: Unopened) -> Self {
+        Self::Sealed
+    }
 }
 
 impl From<record::Unreadable> for StoreError {

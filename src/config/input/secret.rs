@@ -75,6 +75,12 @@ impl Secret {
     }
 }
 
+/// A secret that is a key, or that a key is derived from.
+pub(crate) struct KeyText(pub(in crate::config) Secret);
+
+/// Least length of a [`KeyText`]: the bytes of the key.
+const KEY_TEXT_BYTES_MIN: usize = 32;
+
 /// An RSA key in PEM form, the only secret of several lines.
 pub(crate) struct Pem(pub(in crate::config) Secret);
 
@@ -100,6 +106,26 @@ impl Read for Secret {
                 ));
             }
             Ok(Self { value: line.into(), source: source.clone() })
+        })
+    }
+}
+
+impl Read for KeyText {
+    fn accepted() -> String {
+        Secret::accepted()
+    }
+
+    fn read(entry: &Entry<'_>) -> Option<Self> {
+        resolve(entry, |text, source| {
+            let line = one_line(text);
+            let is_presumed =
+                entry.document.secrets == Secrets::Presumed && *source != Source::Value;
+            if line.len() < KEY_TEXT_BYTES_MIN && !is_presumed {
+                let accepted =
+                    "32 random characters or more, such as those of `openssl rand -base64 32`";
+                return Err(("the key is too short".to_owned(), accepted.to_owned()));
+            }
+            Ok(Self(Secret { value: line.into(), source: source.clone() }))
         })
     }
 }

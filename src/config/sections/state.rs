@@ -11,7 +11,7 @@ use super::tls::CaFile;
 use crate::config::input::http_url::host_and_port;
 use crate::config::input::reader::{Entry, Read, Reader};
 use crate::config::input::scalars::duration_text;
-use crate::config::input::secret::Secret;
+use crate::config::input::secret::{KeyText, Secret};
 use crate::config::printer::{Printer, inline, list, text};
 use crate::config::sections::Durability;
 
@@ -33,6 +33,10 @@ const REPLICAS_MOST: u32 = 100;
 pub struct State {
     /// The Redis that the replicas share; `None`: the gateway is alone.
     pub redis: Option<Redis>,
+    /// Key that makes stored answers and writes unreadable in Redis.
+    pub encrypt_key: Option<Secret>,
+    /// Previous key, which still opens what it has sealed.
+    pub previous_encrypt_key: Option<Secret>,
     /// Most replicas at a time.
     pub replicas_max: NonZeroU32,
 }
@@ -162,13 +166,27 @@ impl State {
             let accepted = format!("1 to {REPLICAS_MOST}");
             return reader.refuse("replicas_max", "out of bounds", accepted);
         }
-        (!is_faulty).then_some(Self { redis, replicas_max })
+        let encrypt_key = reader.optional::<KeyText>("encrypt_key").map(|KeyText(key)| key);
+        let previous = reader.optional::<KeyText>("previous_encrypt_key").map(|KeyText(key)| key);
+        if !reader.is_set("encrypt_key") && reader.is_set("previous_encrypt_key") {
+            let accepted = "both, or encrypt_key alone";
+            return reader.refuse("previous_encrypt_key", "without encrypt_key", accepted);
+        }
+        (!is_faulty).then_some(Self {
+            redis,
+            encrypt_key,
+            previous_encrypt_key: previous,
+            replicas_max,
+        })
     }
 
     pub(crate) fn print(&self, printer: &mut Printer) {
         let Some(redis) = &self.redis else { return };
         printer.section("state");
         printer.set("redis", redis.printed());
+        printer.set_some("encrypt_key", self.encrypt_key.as_ref().map(Secret::printed));
+        let previous = self.previous_encrypt_key.as_ref();
+        printer.set_some("previous_encrypt_key", previous.map(Secret::printed));
         printer.set("replicas_max", self.replicas_max);
     }
 }

@@ -282,7 +282,7 @@ fn no_secret_and_no_key_hash_is_ever_shown() {
             assert!(!shown.contains(secret), "{secret} is shown in {shown}");
         }
     }
-    assert_eq!(config.redacted_toml().matches("\"<redacted>\"").count(), 12);
+    assert_eq!(config.redacted_toml().matches("\"<redacted>\"").count(), 14);
     assert!(config.redacted_toml().contains("private_key = { env = \"APP_KEY\" }\n"));
 }
 
@@ -308,7 +308,7 @@ fn the_effective_config_parses_to_itself() {
             let line = match line {
                 "key_sha256 = \"<redacted>\"" => format!("key_sha256 = \"{position:064}\""),
                 keys if keys.starts_with("keys = [") => unredacted_keys(keys, position),
-                other => other.replace("<redacted>", &format!("id:{position}")),
+                other => other.replace("<redacted>", &format!("id:{position:032}")),
             };
             restored.push_str(&line);
             restored.push('\n');

@@ -49,3 +49,15 @@ fn settings_that_cannot_be_meant_are_refused() {
         assert!(!faults.contains("s3cret"), "{faults}");
     }
 }
+
+#[test]
+fn a_key_for_redis_must_be_long() {
+    let short = "{ value = \"0123456789abcdef0123456789abcde\" }";
+    let long = "{ value = \"0123456789abcdef0123456789abcdef\" }";
+    let read = |keys: &str| redis(&format!("\"redis://a\"\n{keys}"));
+    let fault = read(&format!("encrypt_key = {short}")).unwrap_err();
+    assert!(fault.contains("the key is too short") && !fault.contains("abcde"), "{fault}");
+    assert!(read(&format!("encrypt_key = {long}")).is_ok());
+    let fault = read(&format!("previous_encrypt_key = {long}")).unwrap_err();
+    assert!(fault.contains("without encrypt_key"), "{fault}");
+}

@@ -4,6 +4,7 @@
 //! A report gives back at once what is not needed: it never says less than the replica may still
 //! use. What is needed is what is in use, and twice what was taken between two reports.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -247,6 +248,24 @@ impl Parts {
 
     /// Reports to the others, and gives back what is not needed. `waiting`: requests that wait for
     /// the account.
+    /// The amounts that this replica holds, by the name of the limit, or `budget` and its resource.
+    /// Those of all endpoints are one.
+    pub fn amounts_held(&self, now: Timestamp) -> BTreeMap<String, u32> {
+        let mut held = BTreeMap::new();
+        if now >= self.until {
+            return held;
+        }
+        for (capacity, of) in self.capacities.iter().filter(|(one, _)| *one != Capacity::CpuBurst) {
+            let sum = held.entry(capacity.limit().name().to_owned()).or_insert(0_u32);
+            *sum = sum.saturating_add(of.part.held);
+        }
+        let budgets = self.budgets.iter().filter(|(_, budget)| now < budget.reset);
+        held.extend(budgets.map(|(resource, budget)| {
+            (format!("budget {}", resource.as_str()), budget.held.part.held)
+        }));
+        held
+    }
+
     pub fn report(
         &mut self,
         now: Timestamp,

@@ -3,6 +3,7 @@
 //! Nothing here decides or changes anything. Unknown figures are presumed from the documented
 //! limits.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::api::{ResourceName, window};
@@ -40,6 +41,9 @@ pub struct AccountSnapshot {
     pub windows: Vec<WindowSnapshot>,
     /// Secondary limits in a fixed order, concurrency first.
     pub secondary: Vec<SecondarySnapshot>,
+    /// Parts of the limits that this replica holds, by the name of the limit, or `budget` and its
+    /// resource; empty without other replicas.
+    pub parts: BTreeMap<String, u32>,
 }
 
 /// One primary window for an operator.
@@ -158,6 +162,7 @@ impl Account {
                 .usage(now)
                 .map(|(limit, in_use, max)| SecondarySnapshot { limit, in_use, max })
                 .collect(),
+            parts: self.parts.as_ref().map(|parts| parts.amounts_held(now)).unwrap_or_default(),
         }
     }
 }

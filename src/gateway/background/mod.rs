@@ -3,9 +3,9 @@
 //! they say.
 
 pub mod audit;
+pub mod findings;
 pub mod issuer_keys;
 pub mod key_expiry;
-pub mod lessons;
 pub mod mint;
 pub mod news;
 pub mod questions;

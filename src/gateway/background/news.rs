@@ -13,12 +13,12 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::clock::{Timestamp, timer_now};
-use crate::gateway::background::lessons::{read, shared};
+use crate::gateway::background::findings::{read, shared};
 use crate::gateway::cache::invalidation::purge::Prefix;
 use crate::gateway::cache::read_cache::ReadCache;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::request::webhooks::Webhooks;
-use crate::state::{Change, Content, Delivered, Heard, Message, Replica, SharedLesson, TOUCH};
+use crate::state::{Change, Content, Delivered, Heard, Message, Replica, SharedFinding, TOUCH};
 use crate::webhooks::Mark;
 
 /// The distance of the messages that this replica is there.
@@ -57,7 +57,7 @@ pub async fn keep_hearing(
             heard = news.next() => heard,
             _ = ticks.tick() => {
                 let Some(concerned) = current() else { return };
-                let lessons = lessons_of(&replica, &concerned);
+                let findings = findings_of(&replica, &concerned);
                 number += 1;
                 unheard.truncate(UNHEARD_MAX - 1);
                 unheard.push_front((number, concerned.cache.now()));
@@ -65,8 +65,8 @@ pub async fn keep_hearing(
                 // Not awaited: what the others say must not wait for it.
                 tokio::spawn(async move {
                     let is_said = replica.tell(Content::Here(number)).await.is_ok();
-                    if is_said && !lessons.is_empty() {
-                        let _ = replica.tell(Content::Learned(lessons)).await;
+                    if is_said && !findings.is_empty() {
+                        let _ = replica.tell(Content::Learned(findings)).await;
                     }
                 });
                 continue;
@@ -105,11 +105,11 @@ pub async fn keep_hearing(
                         replica.peers.noted(from, number, timer_now());
                     }
                     Content::Write(news) if !is_own => _ = replica.write_news.send(news),
-                    Content::Learned(lessons) if !is_own => {
+                    Content::Learned(findings) if !is_own => {
                         let names = cache.far_names(&replica);
-                        let read = |lesson| read(lesson, &names, &concerned.dispatcher);
-                        let lessons = lessons.into_iter().filter_map(read);
-                        lessons.for_each(|lesson| concerned.dispatcher.learn(lesson));
+                        let read = |finding| read(finding, &names, &concerned.dispatcher);
+                        let findings = findings.into_iter().filter_map(read);
+                        findings.for_each(|finding| concerned.dispatcher.learn(finding));
                     }
                     Content::Limited(_)
                     | Content::Noted(..)
@@ -122,13 +122,13 @@ pub async fn keep_hearing(
 }
 
 /// What answers have taught this replica since the last time, for the others.
-fn lessons_of(replica: &Replica, concerned: &Concerned) -> Vec<SharedLesson> {
-    let lessons = concerned.dispatcher.take_lessons();
-    if lessons.is_empty() {
+fn findings_of(replica: &Replica, concerned: &Concerned) -> Vec<SharedFinding> {
+    let findings = concerned.dispatcher.take_findings();
+    if findings.is_empty() {
         return Vec::new();
     }
     let names = concerned.cache.far_names(replica);
-    lessons.into_iter().filter_map(|lesson| shared(lesson, &names)).collect()
+    findings.into_iter().filter_map(|finding| shared(finding, &names)).collect()
 }
 
 /// Notes changes that another replica has noted.

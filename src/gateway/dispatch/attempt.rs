@@ -31,9 +31,9 @@ use crate::gateway::dispatch::answer::{
     AnswerBody, StreamingLease, UpstreamAnswer, status_and_message,
 };
 use crate::gateway::dispatch::dispatcher::Dispatcher;
+use crate::gateway::dispatch::findings::Finding;
 use crate::gateway::dispatch::graphql_prices::Measured;
 use crate::gateway::dispatch::job::{Conditions, Job};
-use crate::gateway::dispatch::lessons::Lesson;
 use crate::gateway::dispatch::permissions::{AccountChoice, Offer, observation};
 use crate::gateway::dispatch::progress::{Hold, RequestProgress};
 use crate::gateway::dispatch::questions::Suspicion;
@@ -457,7 +457,7 @@ impl Dispatcher {
         if let (Some(operation), StatusCode::OK) = (job.route.operation, status) {
             let learned = self.admissions.graphql_prices.learn(job.client, operation, body, price);
             if let (Some(price), Some(_)) = (learned, &self.env.replica) {
-                self.permissions.lessons.note(Lesson::Price(operation.key, price));
+                self.permissions.findings.note(Finding::Price(operation.key, price));
             }
         }
     }

@@ -18,7 +18,7 @@ use crate::gateway::counted::Counted;
 use crate::gateway::dispatch::admission::Admissions;
 use crate::gateway::dispatch::breaker::CircuitBreakers;
 use crate::gateway::dispatch::candidates::AccountLists;
-use crate::gateway::dispatch::lessons::Lessons;
+use crate::gateway::dispatch::findings::Findings;
 use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::dispatch::questions::{Asking, Looks};
 use crate::gateway::environment::Environment;
@@ -54,7 +54,7 @@ pub struct Permissions {
     /// Notified when a permission retry has ended.
     pub(super) probe_ended: Notify,
     /// News for the other replicas.
-    pub(super) lessons: Lessons,
+    pub(super) findings: Findings,
 }
 
 impl Dispatcher {

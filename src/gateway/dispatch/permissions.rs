@@ -18,8 +18,8 @@ use crate::gateway::address::path_of;
 use crate::gateway::dispatch::answer::{AnswerBody, UpstreamAnswer};
 use crate::gateway::dispatch::candidates::Accounts;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
+use crate::gateway::dispatch::findings::Finding;
 use crate::gateway::dispatch::job::Job;
-use crate::gateway::dispatch::lessons::Lesson;
 use crate::gateway::upstream::outgoing::OutgoingBody;
 
 /// The most times that an account may turn out to have no token while one is minted for it. Chosen
@@ -166,7 +166,7 @@ impl Dispatcher {
         );
         // With one credential there is nothing to choose, here or elsewhere.
         if is_news && self.env.replica.is_some() && self.others_of(job, 1) > 0 {
-            self.permissions.lessons.note(Lesson::Permission {
+            self.permissions.findings.note(Finding::Permission {
                 holder,
                 method: job.request.method.clone(),
                 path: path_of(&job.request.target).to_owned(),
@@ -177,14 +177,14 @@ impl Dispatcher {
     }
 
     /// Takes the news for the other replicas.
-    pub fn take_lessons(&self) -> Vec<Lesson> {
-        self.permissions.lessons.take()
+    pub fn take_findings(&self) -> Vec<Finding> {
+        self.permissions.findings.take()
     }
 
     /// Learns what another replica has learned.
-    pub fn learn(&self, lesson: Lesson) {
-        match lesson {
-            Lesson::Permission { holder, method, path, observation, accepted } => {
+    pub fn learn(&self, finding: Finding) {
+        match finding {
+            Finding::Permission { holder, method, path, observation, accepted } => {
                 let table = Table::embedded(self.env.config.upstream.dialect);
                 let query = AccessQuery::of(table.classify(&method, &path).endpoint, &path);
                 let accepted = accepted.as_ref();
@@ -194,7 +194,7 @@ impl Dispatcher {
                 let mut observed = self.permissions.observed.lock();
                 observed.record(now, query, holder, observation, accepted);
             }
-            Lesson::Price(operation, price) => {
+            Finding::Price(operation, price) => {
                 self.admissions.graphql_prices.set(ClientId::BACKGROUND.0, operation, price);
             }
         }

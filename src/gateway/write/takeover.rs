@@ -12,7 +12,7 @@ use crate::gateway::write::turns::Turns;
 use crate::gateway::write::writes::Writes;
 use crate::writes::record::Unreadable;
 use crate::writes::redis::Event;
-use crate::writes::{Change, Progress, Stored};
+use crate::writes::{Change, Progress, StoreError, Stored};
 
 impl Queue {
     /// Follows what happens in the store of all replicas, for the life of the gateway.
@@ -46,6 +46,10 @@ impl Queue {
         loop {
             match shared.load_adopted(number).await {
                 Ok(stored) => return stored,
+                Err(fault @ StoreError::Sealed) => {
+                    tracing::error!(write = number, error = %fault, "a write of another replica cannot be read");
+                    return None;
+                }
                 Err(fault) => {
                     tracing::warn!(write = number, error = %fault, "a write of another replica could not be read, and is tried again");
                     self.clock.reach(self.clock.now() + STORE_PAUSE).await;

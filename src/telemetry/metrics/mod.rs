@@ -451,6 +451,7 @@ impl Metrics {
     pub fn scrape(&self, draw: impl FnOnce(&Self)) -> String {
         let _alone = self.scraping.lock();
         self.gauges.clear();
+        self.counts.replicas.clear();
         draw(self);
         self.encode()
     }

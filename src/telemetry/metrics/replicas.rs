@@ -8,8 +8,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use super::{Count, Metrics, counts, single};
-use crate::telemetry::labels::ResultLabels;
+use super::{Count, Level, Metrics, Series, counts, set, single};
+use crate::telemetry::labels::{PartLabels, ResultLabels};
 use crate::telemetry::names::Metric;
 
 /// Upper bounds in seconds: Redis answers in a millisecond, and is given up after 50 ms.
@@ -21,12 +21,19 @@ pub(super) struct ReplicaFigures {
     conflicts: Counter,
     sync_duration: Histogram,
     leases_lost: Counter,
+    parts: Level<PartLabels>,
+    heard: Gauge<u64, AtomicU64>,
     far_lookups: Count<ResultLabels>,
     writes_taken_over: Counter,
     is_up: Gauge<u64, AtomicU64>,
 }
 
 impl ReplicaFigures {
+    /// Drops the parts before a scrape sets them anew.
+    pub fn clear(&self) {
+        self.parts.clear();
+    }
+
     pub fn registered(registry: &mut Registry) -> Self {
         let sync_duration = Histogram::new(SYNC_BUCKETS_S);
         let name = Metric::ReplicaSyncSeconds;
@@ -36,6 +43,8 @@ impl ReplicaFigures {
             conflicts: single(registry, Metric::ReplicaSyncConflictsTotal),
             sync_duration,
             leases_lost: single(registry, Metric::ReplicaLeasesLostTotal),
+            parts: Series::new(registry, Metric::ReplicaPart, Gauge::default),
+            heard: single(registry, Metric::ReplicasHeard),
             far_lookups: counts(registry, Metric::FarLookupsTotal),
             writes_taken_over: single(registry, Metric::WritesTakenOverTotal),
             is_up: single(registry, Metric::RedisUp),
@@ -56,6 +65,17 @@ impl Metrics {
     /// Counts accounts whose parts have ended without an answer.
     pub fn leases_lost(&self, accounts: u64) {
         self.counts.replicas.leases_lost.inc_by(accounts);
+    }
+
+    /// Sets the part of an account's limit that this replica holds, in the limit's own unit.
+    pub fn set_part(&self, account: &str, limit: &str, held: u64) {
+        let labels = PartLabels { account: account.into(), limit: limit.into() };
+        set(&self.counts.replicas.parts, &labels, held);
+    }
+
+    /// Sets the number of replicas that were heard.
+    pub fn set_replicas_heard(&self, heard: u64) {
+        self.counts.replicas.heard.set(heard);
     }
 
     /// Counts a look for an answer that another replica has. `result` comes from a closed set:

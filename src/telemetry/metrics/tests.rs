@@ -48,6 +48,8 @@ fn everything_once() -> Metrics {
 }
 
 fn draw(metrics: &Metrics) {
+    metrics.set_part("bot", "budget core", 40);
+    metrics.set_replicas_heard(3);
     metrics.set_budget("bot", "core", 5000, 4990, 2, Timestamp::from_secs(1_700_000_000));
     metrics.set_secondary("bot", "concurrency", 1.5);
     metrics.set_waiting("ci", 4);
@@ -106,6 +108,8 @@ fn every_metric_of_the_contract_has_exactly_its_name_and_labels() {
         "weir_replica_sync_conflicts_total 2",
         "weir_replica_sync_seconds_count 1",
         "weir_replica_leases_lost_total 3",
+        r#"weir_replica_part{account="bot",limit="budget core"} 40"#,
+        "weir_replicas_heard 3",
         r#"weir_far_lookups_total{result="copy"} 1"#,
         "weir_writes_taken_over_total 1",
         "weir_redis_up 1",

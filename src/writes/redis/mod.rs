@@ -122,12 +122,20 @@ impl SharedStore {
         if let Some(reason) = this.replica.home().away() {
             return Box::pin(std::future::ready(Err(StoreError::Away(reason))));
         }
-        this.own.lock().add(number, Own::write(place.lane.clone(), 0));
         let meaning = digest_text(&place.meaning);
+        let sealed = this.sealed(REQUEST, number, stored.request.clone());
+        let (request, progress) =
+            match (sealed, this.sealed(PROGRESS, number, stored.progress.clone())) {
+                (Ok(request), Ok(progress)) => (request, progress),
+                (Err(fault), _) | (_, Err(fault)) => {
+                    return Box::pin(std::future::ready(Err(fault)));
+                }
+            };
+        this.own.lock().add(number, Own::write(place.lane.clone(), 0));
         let insert = this
             .script(scripts::INSERT, number)
-            .arg(&*stored.request)
-            .arg(&*stored.progress)
+            .arg(&*request)
+            .arg(&*progress)
             .arg(WriteState::Queued.name())
             .arg(&place.lane)
             .arg(&place.key)
@@ -206,7 +214,7 @@ impl SharedStore {
             let look = this.script(scripts::LOOK, number);
             let (progress, changes, ..) = this.run::<Looked>(&look).await?;
             let progress = progress.map(Bytes::from).ok_or(StoreError::Elsewhere)?;
-            let progress = Progress::decode(&progress)?;
+            let progress = Progress::decode(&this.opened(PROGRESS, number, progress)?)?;
             if progress.state != WriteState::Queued {
                 return Err(StoreError::Elsewhere);
             }
@@ -214,7 +222,7 @@ impl SharedStore {
             let cancel = this
                 .script(scripts::CANCEL, number)
                 .arg(changes.unwrap_or_default())
-                .arg(&*ended.encode())
+                .arg(&*this.sealed(PROGRESS, number, ended.encode())?)
                 .arg(ended.state.name())
                 .arg(millis(this.retention))
                 .to_owned();
@@ -257,6 +265,10 @@ impl SharedStore {
     }
 }
 
+/// The parts of a write that are sealed.
+const REQUEST: &str = "request";
+const PROGRESS: &str = "progress";
+
 /// Progress, changes and lane of a write.
 type Looked = (Option<Vec<u8>>, Option<u64>, Option<String>);
 
@@ -271,6 +283,14 @@ impl Inner {
         let mut command = self.command(script);
         command.arg(hex(number));
         command
+    }
+
+    fn sealed(&self, part: &str, number: u64, text: Bytes) -> Result<Bytes, StoreError> {
+        Ok(self.replica.seal().seal(&format!("{part}:{}", hex(number)), text)?)
+    }
+
+    fn opened(&self, part: &str, number: u64, text: Bytes) -> Result<Bytes, StoreError> {
+        Ok(self.replica.seal().open(&format!("{part}:{}", hex(number)), text)?)
     }
 
     async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
@@ -320,7 +340,10 @@ impl Inner {
         let load = self.script(scripts::LOAD, number);
         let (request, progress, joined) = self.run::<Loaded>(&load).await?;
         let (Some(request), Some(progress)) = (request, progress) else { return Ok(None) };
-        let stored = Stored { request: request.into(), progress: progress.into() };
+        let stored = Stored {
+            request: self.opened(REQUEST, number, request.into())?,
+            progress: self.opened(PROGRESS, number, progress.into())?,
+        };
         Ok(Some((stored, joined.is_some())))
     }
 
@@ -343,7 +366,7 @@ impl Inner {
         let command = self
             .script(scripts::PROGRESS, number)
             .arg(change)
-            .arg(&*progress)
+            .arg(&*self.sealed(PROGRESS, number, progress)?)
             .arg(state.name())
             .arg(if state.is_final() { "final" } else { "" })
             .arg(millis(self.retention))

@@ -1,10 +1,11 @@
 //! Several gateways that share a real Redis, in front of one emulator.
 
 mod faults;
+mod findings;
 mod freshness;
-mod lessons;
 mod limits;
 mod saturated;
+mod sealed;
 mod topologies;
 mod writes;
 
@@ -35,8 +36,13 @@ impl Replicas {
 
     /// The same with arguments of the redis-server.
     async fn start_with(setup: Setup, count: usize, arguments: &[&str]) -> Self {
+        Self::start_with_keys(setup, count, arguments, "").await
+    }
+
+    /// The same with further keys of `[state]`.
+    async fn start_with_keys(setup: Setup, count: usize, arguments: &[&str], keys: &str) -> Self {
         let redis = RedisServer::start(arguments);
-        let state = state_of(&redis, count);
+        let state = format!("{}\n{keys}", state_of(&redis, count));
         let world = setup.config(&state).start().await;
         let others = (1..count).map(|_| gateway_by(&world.text, &world.clock)).collect();
         let replicas = Self { redis: Some(redis), world, others };

@@ -48,7 +48,7 @@ pub fn fragment(kind: &str) -> Value {
         "Allow" => text("\\s*(\\*|GET|HEAD|POST|PUT|PATCH|DELETE)\\s+\\S+\\s*"),
         "Territory" => text("[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)?"),
         "Reach" => json!({ "type": "array", "items": fragment("Territory"), "minItems": 1 }),
-        "Secret" | "Pem" => secret(),
+        "Secret" | "Pem" | "KeyText" => secret(),
         "WriteStore" => json!({ "anyOf": [
             one_of(&["memory", "redis"]),
             {

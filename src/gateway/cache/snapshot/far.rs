@@ -142,6 +142,7 @@ impl ReadCache {
                 }
                 Ok(Found::Kept(copy, age)) => {
                     let requested_at = self.env.clock.now() - age;
+                    let Ok(copy) = replica.seal().open(&place, copy) else { return Far::Nothing };
                     let Some(entry) = self.far_entry(&names, &copy, key) else {
                         return Far::Nothing;
                     };
@@ -187,7 +188,8 @@ impl ReadCache {
             FetchResult::Entry(entry, _) => self.far_copy(&names, key, entry),
             _ => None,
         };
-        let Some((copy, age)) = copy else { return claim.give_up().await };
+        let sealed = |(copy, age)| Some((claim.replica.seal().seal(&claim.key, copy).ok()?, age));
+        let Some((copy, age)) = copy.and_then(sealed) else { return claim.give_up().await };
         let kept = claim.replica.home().keep(&claim.key, copy, age, KEPT_FOR).await;
         if kept.is_ok() {
             let mut claim = claim;
@@ -205,6 +207,7 @@ impl ReadCache {
         let names = self.far_names(replica);
         let (Some(keeping), Some(place)) = (keeping, far_key(&names, key)) else { return };
         let Some((copy, age)) = self.far_copy(&names, key, entry) else { return };
+        let Ok(copy) = replica.seal().seal(&place, copy) else { return };
         let replica = Arc::clone(replica);
         tokio::spawn(async move {
             // Without it another replica pays for the answer once.

@@ -1,4 +1,4 @@
-//! Lessons of answers on their way between replicas: names of tokens that all share, in place of
+//! Findings of answers on their way between replicas: names of tokens that all share, in place of
 //! the numbers of this process.
 
 use http::Method;
@@ -6,38 +6,38 @@ use http::Method;
 use crate::api::{Denial, OperationKey};
 use crate::decision::permissions::{Holder, Observation};
 use crate::gateway::dispatch::dispatcher::Dispatcher;
+use crate::gateway::dispatch::findings::Finding;
 use crate::gateway::dispatch::graphql_prices::Price;
-use crate::gateway::dispatch::lessons::Lesson;
-use crate::state::lesson::{Denied, Observed};
-use crate::state::{FarNames, SharedLesson};
+use crate::state::finding::{Denied, Observed};
+use crate::state::{FarNames, SharedFinding};
 use crate::tokens::SlotId;
 
-/// The form of a lesson for the others; `None` without a common name of its token.
-pub fn shared(lesson: Lesson, names: &FarNames) -> Option<SharedLesson> {
-    Some(match lesson {
-        Lesson::Permission { holder, method, path, observation, accepted } => {
+/// The form of a finding for the others; `None` without a common name of its token.
+pub fn shared(finding: Finding, names: &FarNames) -> Option<SharedFinding> {
+    Some(match finding {
+        Finding::Permission { holder, method, path, observation, accepted } => {
             let token = names.slots.get(&holder.token)?.clone();
             let accepted = accepted.map(|(name, access)| (name, access.to_string()));
             let (method, observation) = (method.to_string(), observed(observation));
-            SharedLesson::Permission { token, method, path, observation, accepted }
+            SharedFinding::Permission { token, method, path, observation, accepted }
         }
-        Lesson::Price(OperationKey(operation), Price { units, proven, higher }) => {
-            SharedLesson::Price { operation, units, proven, higher }
+        Finding::Price(OperationKey(operation), Price { units, proven, higher }) => {
+            SharedFinding::Price { operation, units, proven, higher }
         }
     })
 }
 
-/// The lesson of another replica; `None` if this one has no such token, or cannot read it.
-pub fn read(lesson: SharedLesson, names: &FarNames, dispatcher: &Dispatcher) -> Option<Lesson> {
-    Some(match lesson {
-        SharedLesson::Permission { token, method, path, observation, accepted } => {
+/// The finding of another replica; `None` if this one has no such token, or cannot read it.
+pub fn read(finding: SharedFinding, names: &FarNames, dispatcher: &Dispatcher) -> Option<Finding> {
+    Some(match finding {
+        SharedFinding::Permission { token, method, path, observation, accepted } => {
             let token = *names.slot_of.get(&token)?;
             let account = dispatcher.tokens().owner(SlotId(token.0))?;
             let accepted = match accepted {
                 Some((name, access)) => Some((name, access.parse().ok()?)),
                 None => None,
             };
-            Lesson::Permission {
+            Finding::Permission {
                 holder: Holder { account, token },
                 method: Method::from_bytes(method.as_bytes()).ok()?,
                 path,
@@ -45,8 +45,8 @@ pub fn read(lesson: SharedLesson, names: &FarNames, dispatcher: &Dispatcher) -> 
                 accepted,
             }
         }
-        SharedLesson::Price { operation, units, proven, higher } => {
-            Lesson::Price(OperationKey(operation), Price { units, proven, higher })
+        SharedFinding::Price { operation, units, proven, higher } => {
+            Finding::Price(OperationKey(operation), Price { units, proven, higher })
         }
     })
 }

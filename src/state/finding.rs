@@ -3,10 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A lesson. What a replica cannot read of it, it does not learn.
+/// A finding. What a replica cannot read of it, it does not learn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum SharedLesson {
+pub enum SharedFinding {
     /// An observation of a token's permissions.
     Permission {
         /// Shared name of the token.

@@ -1,7 +1,7 @@
 //! What answers have taught this replica, for the others: permissions of tokens, and prices of
 //! GraphQL operations.
 //!
-//! A lost lesson costs another replica one request, which teaches it the same.
+//! A lost finding costs another replica one request, which teaches it the same.
 
 use http::Method;
 use parking_lot::Mutex;
@@ -10,15 +10,15 @@ use crate::api::{Access, OperationKey};
 use crate::decision::permissions::{Holder, Observation};
 use crate::gateway::dispatch::graphql_prices::Price;
 
-/// Lessons that are not said yet; further ones are lost. Chosen here: more than a replica learns in
-/// a quarter of a second.
-const LESSONS_MAX: usize = 128;
-/// The longest path of a lesson, in bytes.
+/// Findings that are not sent yet; further ones are lost. Chosen here: more than a replica has in a
+/// quarter of a second.
+const PENDING_MAX: usize = 128;
+/// The longest path of a finding, in bytes.
 const PATH_BYTES_MAX: usize = 512;
 
-/// A lesson for the other replicas.
+/// A finding for the other replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lesson {
+pub enum Finding {
     /// An observation of a token's permissions.
     Permission {
         holder: Holder,
@@ -33,19 +33,19 @@ pub enum Lesson {
 
 /// See the module.
 #[derive(Default)]
-pub struct Lessons(Mutex<Vec<Lesson>>);
+pub struct Findings(Mutex<Vec<Finding>>);
 
-impl Lessons {
-    pub fn note(&self, lesson: Lesson) {
+impl Findings {
+    pub fn note(&self, finding: Finding) {
         let is_long =
-            matches!(&lesson, Lesson::Permission { path, .. } if path.len() > PATH_BYTES_MAX);
+            matches!(&finding, Finding::Permission { path, .. } if path.len() > PATH_BYTES_MAX);
         let mut pending = self.0.lock();
-        if pending.len() < LESSONS_MAX && !is_long {
-            pending.push(lesson);
+        if pending.len() < PENDING_MAX && !is_long {
+            pending.push(finding);
         }
     }
 
-    pub fn take(&self) -> Vec<Lesson> {
+    pub fn take(&self) -> Vec<Finding> {
         std::mem::take(&mut self.0.lock())
     }
 }

@@ -46,7 +46,7 @@ async fn permissions_and_prices_are_learned_by_one_for_all() {
     let [first, second] = [0, 1].map(|replica| replicas.all().nth(replica).unwrap());
     let known = price(first, operation(&body));
     assert!(known > 1);
-    // Lessons come in order.
+    // Findings come in order.
     eventually(|| price(second, operation(&body)) == known).await;
     for path in ["", "/issues?page=2", "/labels", "/issues/1"] {
         replicas.get(1, &format!("{GADGETS}{path}")).await.assert_status(200);
