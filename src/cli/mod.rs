@@ -54,6 +54,8 @@ enum Command {
     Budgets(admin::Budgets),
     /// Show what is stored in a running gateway, or take some of it out
     Cache(admin::Cache),
+    /// Show which replica holds which part of the limits, asked of a running gateway
+    Replicas(admin::Replicas),
     /// Show the queue of writes of a running gateway, cancel one or try it again
     Writes(admin::Writes),
     /// Make a client key; prints it once, with the line for the config
@@ -84,6 +86,7 @@ pub fn main() -> ExitCode {
         Command::Simulate(simulate) => simulate.run(),
         Command::Budgets(budgets) => budgets.run(),
         Command::Cache(cache) => cache.run(),
+        Command::Replicas(replicas) => replicas.run(),
         Command::Writes(writes) => writes.run(),
         Command::Key(key) => key.run(),
         Command::Completions(completions) => completions.run(),

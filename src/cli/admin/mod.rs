@@ -4,11 +4,13 @@ mod advise;
 mod api;
 mod budgets;
 mod cache;
+mod replicas;
 mod tls;
 mod writes;
 
 pub use budgets::Budgets;
 pub use cache::Cache;
+pub use replicas::Replicas;
 pub use writes::Writes;
 
 /// Longest text shown in one place; some names come from the upstream.

@@ -30,7 +30,9 @@ fn manual_pages_name_every_command() {
     assert!(weir(folder.path(), &["man", "."], &[]).status.success());
     let page = std::fs::read_to_string(folder.path().join("weir.1")).unwrap();
     assert_eq!(out(&printed), page);
-    for command in ["serve", "check", "key", "budgets", "cache", "writes", "completions", "man"] {
+    for command in
+        ["serve", "check", "key", "budgets", "cache", "replicas", "writes", "completions", "man"]
+    {
         assert!(page.contains(&format!("weir\\-{command}(1)")), "{command}: {page}");
         assert!(folder.path().join(format!("weir-{command}.1")).exists(), "{command}");
     }
@@ -48,6 +50,7 @@ fn a_variable_names_the_config_of_every_command() {
         &["check"],
         &["budgets"],
         &["cache"],
+        &["replicas"],
         &["writes", "list"],
         &["simulate", "--hours", "0.01"],
     ] {

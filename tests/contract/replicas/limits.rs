@@ -87,6 +87,14 @@ async fn operators_see_the_parts_of_all_replicas() {
     assert!(holders.clone().all(|part| part["held"].as_u64() >= part["in_use"].as_u64()));
     assert_eq!(operator.budgets().await["replicas"]["redis"], "in_reach");
     assert_eq!(operator.metric("weir_redis_up").await, Some(1.0));
+    assert_eq!(operator.metric("weir_replicas_heard").await, Some(2.0));
+    let part = "weir_replica_part{account=\"account-0\",limit=\"budget core\"}";
+    assert!(operator.metric(part).await.is_some());
+    let admin = operator.address.to_string();
+    let printed = operator.weir("replicas", &["--admin", &admin], None).await;
+    let printed = String::from_utf8(printed.stdout).unwrap();
+    assert!(printed.contains("2 replicas heard, Redis is in reach"), "{printed}");
+    assert!(printed.contains("account-0  budget core"), "{printed}");
     replicas.redis.take();
     eventually(|| replicas.all().all(|current| is_away(current))).await;
     operator.ask(Method::GET, "/api/replicas", None).await.assert_status(503);
