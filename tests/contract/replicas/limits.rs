@@ -37,7 +37,7 @@ async fn a_budget_of_forty_carries_exactly_forty_of_120_requests() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secondary_refusal_silences_all_replicas() {
-    let setup = Setup::new().client("max_wait = \"1ms\"");
+    let setup = Setup::new().client("max_wait = \"100ms\"");
     let replicas = Arc::new(Replicas::start(setup, 3).await);
     let stop = Arc::new(AtomicBool::new(false));
     let bots = (0..6).map(|bot| {
