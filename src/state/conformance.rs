@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use super::memory::MemoryHome;
 use super::redis::RedisHome;
 use super::redis_server::RedisServer;
-use super::{Content, Found, Heard, Home, Message};
+use super::{Closed, Content, Found, Heard, Home, Message};
 use crate::clock::Clock;
 use crate::config::{Redis, fixture};
 use crate::decision::fleet::{Answer, CapacityReport, ReplicaId, Report, Use};
@@ -40,6 +40,11 @@ fn report(number: u64, in_use: u32, wants: u32) -> Report {
     let name = "slots".to_owned();
     let slots = CapacityReport { name, max: 10, floor: 0, counts_for: MINUTE, usage };
     Report { number, capacities: vec![slots], ..Report::default() }
+}
+
+fn closed(name: &str) -> Closed {
+    let resources_for = vec![("core".to_owned(), MINUTE)];
+    Closed { account: name.to_owned(), whole_for: Duration::from_millis(1_500), resources_for }
 }
 
 async fn sync(home: &Arc<dyn Home>, id: u64, report: Report) -> Option<Answer> {
@@ -118,7 +123,7 @@ async fn every_listener_hears_messages_in_order() {
             assert_eq!(news.next().await, Some(Heard::Gap));
         }
         let message =
-            |name: &str| Message { from: ReplicaId(7), content: Content::Limited(name.to_owned()) };
+            |name: &str| Message { from: ReplicaId(7), content: Content::Limited(closed(name)) };
         for name in ["a", "b", "c"] {
             home.publish(&message(name)).await.unwrap();
         }

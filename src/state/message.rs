@@ -1,5 +1,7 @@
 //! Messages between replicas.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
@@ -24,8 +26,8 @@ pub enum Content {
     Here(u64),
     /// The sender leaves.
     Gone,
-    /// The upstream has refused a request of this account: its record has the end of the wait.
-    Limited(String),
+    /// The upstream has refused a request of an account.
+    Limited(Closed),
     /// Changes that invalidate stored answers, with the number of the message.
     Changed(u64, Vec<Change>),
     /// News of a queued write.
@@ -34,6 +36,17 @@ pub enum Content {
     Learned(Vec<SharedFinding>),
     /// The sender has noted the changes of this message of that replica.
     Noted(ReplicaId, u64),
+}
+
+/// An account that the upstream has closed, as a whole or for some resources.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Closed {
+    /// Its name in the config.
+    pub account: String,
+    /// The rest of the wait of all its requests.
+    pub whole_for: Duration,
+    /// The rest of the wait of those that spend a resource.
+    pub resources_for: Vec<(String, Duration)>,
 }
 
 /// News of a queued write, by its number.

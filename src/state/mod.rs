@@ -35,7 +35,7 @@ pub use changes::{Change, Changes, Delivered};
 pub use far_names::FarCopies;
 pub(crate) use far_names::FarNames;
 pub use finding::SharedFinding;
-pub use message::{Content, Heard, Message, News, WriteNews};
+pub use message::{Closed, Content, Heard, Message, News, WriteNews};
 pub use peers::Peers;
 pub use replica::{Reach, Replica, TOUCH};
 pub use seal::{Seal, Unopened};

@@ -1,5 +1,7 @@
 //! The ledger among those of other replicas: what it reports, and what it learns.
 
+use std::time::Duration;
+
 use super::account::Account;
 use super::{QuotaLedger, place};
 use crate::api::{EndpointId, ResourceName};
@@ -61,6 +63,28 @@ impl QuotaLedger {
         let is_known = account.learn(now, resources, answer);
         self.candidates.changed(now, id, account);
         is_more || is_known
+    }
+
+    /// Closes an account for a time, as a whole and for some resources: the upstream has refused a
+    /// request of another replica.
+    pub(in crate::decision) fn closed_elsewhere(
+        &mut self,
+        now: Timestamp,
+        id: AccountId,
+        whole_for: Duration,
+        resources_for: &[(ResourceName, Duration)],
+    ) {
+        let Some(account) = self.accounts.get_mut(place(id)) else { return };
+        if !whole_for.is_zero() {
+            account.cooldown.extend(now + whole_for);
+        }
+        for (resource, closed_for) in resources_for {
+            let at = account.window_index(resource);
+            if let Some(window) = account.window_at(at) {
+                window.reported_closed(now + *closed_for);
+            }
+        }
+        self.candidates.changed(now, id, account);
     }
 
     /// The accounts of which this replica holds parts, at its end. Their next reports give back all

@@ -347,6 +347,18 @@ impl Admission {
         }
     }
 
+    /// Closes an account for a time, as a whole and for some resources: the upstream has refused a
+    /// request of another replica.
+    pub fn closed_elsewhere(
+        &mut self,
+        now: Timestamp,
+        account: AccountId,
+        whole_for: Duration,
+        resources_for: &[(ResourceName, Duration)],
+    ) {
+        self.ledger.closed_elsewhere(now, account, whole_for, resources_for);
+    }
+
     /// Time of the next [`Admission::tick`]; `None` when no request waits for time.
     pub fn next_wakeup(&self) -> Option<Timestamp> {
         self.queue.next_wakeup()

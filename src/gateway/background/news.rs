@@ -18,7 +18,9 @@ use crate::gateway::cache::invalidation::purge::Prefix;
 use crate::gateway::cache::read_cache::ReadCache;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::request::webhooks::Webhooks;
-use crate::state::{Change, Content, Delivered, Heard, Message, Replica, SharedFinding, TOUCH};
+use crate::state::{
+    Change, Closed, Content, Delivered, Heard, Message, Replica, SharedFinding, TOUCH,
+};
 use crate::webhooks::Mark;
 
 /// The distance of the messages that this replica is there.
@@ -44,7 +46,7 @@ pub async fn keep_hearing(
     replica: Arc<Replica>,
     current: impl Fn() -> Option<Concerned> + Send,
     forget_forms: impl Fn() + Send,
-    limited: mpsc::Sender<String>,
+    limited: mpsc::Sender<Closed>,
 ) {
     let mut news = replica.home().listen();
     let mut ticks = interval(HERE_EVERY);
@@ -91,7 +93,7 @@ pub async fn keep_hearing(
                         }
                     }
                     Content::Gone => replica.peers.left(from),
-                    Content::Limited(name) if !is_own => _ = limited.try_send(name),
+                    Content::Limited(closed) if !is_own => _ = limited.try_send(closed),
                     Content::Changed(number, _) if is_own => {
                         replica.peers.noted(from, number, timer_now());
                     }

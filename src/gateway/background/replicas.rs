@@ -14,11 +14,13 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+use crate::api::ResourceName;
 use crate::clock::{Timestamp, timer_now};
+use crate::config;
 use crate::decision::AccountId;
 use crate::decision::fleet::{Answer, HELD_FOR, Report};
 use crate::gateway::dispatch::dispatcher::Dispatcher;
-use crate::state::{Away, Content, Reach, Replica};
+use crate::state::{Away, Closed, Content, Reach, Replica};
 
 /// The distance of the reports on an account in use.
 const REPORTED_EVERY: Duration = Duration::from_millis(250);
@@ -58,8 +60,8 @@ struct Syncing<C> {
 
 /// Reports while the gateway lives, which `current` returns until then.
 ///
-/// `limited` yields the accounts of which another replica has said that the upstream refuses them.
-pub async fn keep_syncing<C>(replica: Arc<Replica>, current: C, mut limited: mpsc::Receiver<String>)
+/// `limited` yields the accounts that the upstream has closed, as another replica has said.
+pub async fn keep_syncing<C>(replica: Arc<Replica>, current: C, mut limited: mpsc::Receiver<Closed>)
 where
     C: Fn() -> Option<Arc<Dispatcher>> + Send,
 {
@@ -86,7 +88,7 @@ where
             () = sleep_until(wake) => {}
             () = admissions.has_short() => {}
             Some(synced) = syncing.under_way.next() => syncing.take(synced),
-            Some(name) = limited.recv() => syncing.hear(&name),
+            Some(closed) = limited.recv() => syncing.hear(&closed),
         }
     }
 }
@@ -141,12 +143,17 @@ impl<C: Fn() -> Option<Arc<Dispatcher>>> Syncing<C> {
         let replica = Arc::clone(&self.replica);
         self.under_way.push(Box::pin(async move {
             let begun = timer_now();
-            let answer = replica.home().sync(&name, replica.id(), &report).await;
-            let took = timer_now() - begun;
-            if is_refused && answer.is_ok() {
-                // A lost message costs the others no more than the time to their next report.
-                let _ = replica.tell(Content::Limited(name.to_string())).await;
-            }
+            let says = async {
+                if is_refused {
+                    // A lost message costs the others no more than the time to their next report.
+                    let _ = replica.tell(Content::Limited(closed_of(&name, &report))).await;
+                }
+            };
+            let syncs = async {
+                let answer = replica.home().sync(&name, replica.id(), &report).await;
+                (timer_now() - begun, answer)
+            };
+            let ((), (took, answer)) = tokio::join!(says, syncs);
             Synced { account, sent_at, took, answer }
         }));
     }
@@ -177,11 +184,18 @@ impl<C: Fn() -> Option<Arc<Dispatcher>>> Syncing<C> {
         dispatcher.admissions().reported(sent_at, account, answer.as_ref());
     }
 
-    fn hear(&mut self, name: &str) {
+    fn hear(&mut self, closed: &Closed) {
         let Some(dispatcher) = (self.current)() else { return };
         let config = &dispatcher.env().config;
-        if let Some(index) = config.accounts.iter().position(|account| *account.name == *name) {
-            self.wanted.insert(config.account_id(index));
+        let named = |account: &config::Account| *account.name == *closed.account;
+        if let Some(index) = config.accounts.iter().position(named) {
+            let account = config.account_id(index);
+            let resources = closed.resources_for.iter();
+            let resources: Vec<_> = resources
+                .filter_map(|(name, wait)| Some((ResourceName::parse(name)?, *wait)))
+                .collect();
+            dispatcher.admissions().closed_elsewhere(account, closed.whole_for, &resources);
+            self.wanted.insert(account);
         }
     }
 
@@ -213,6 +227,13 @@ impl<C: Fn() -> Option<Arc<Dispatcher>>> Syncing<C> {
             );
         }
     }
+}
+
+/// What the others are to know of a refusal.
+fn closed_of(account: &str, report: &Report) -> Closed {
+    let closed = report.budgets.iter().filter(|budget| !budget.closed_for.is_zero());
+    let resources_for = closed.map(|budget| (budget.resource.clone(), budget.closed_for)).collect();
+    Closed { account: account.to_owned(), whole_for: report.cooldown, resources_for }
 }
 
 /// The longest wait after a refusal that a report has.

@@ -202,6 +202,19 @@ impl Admissions {
         self.change(|inner, now| inner.admission.reported(now, sent_at, account, answer));
     }
 
+    /// Closes an account that the upstream has closed for another replica; see
+    /// [`Admission::closed_elsewhere`].
+    pub fn closed_elsewhere(
+        &self,
+        account: AccountId,
+        whole_for: Duration,
+        resources_for: &[(ResourceName, Duration)],
+    ) {
+        self.change(|inner, now| {
+            inner.admission.closed_elsewhere(now, account, whole_for, resources_for);
+        });
+    }
+
     pub fn with_ledger<R>(&self, read: impl FnOnce(&QuotaLedger, Timestamp) -> R) -> R {
         let inner = self.inner.lock();
         read(inner.admission.ledger(), self.clock.now())
