@@ -10,6 +10,7 @@ pub mod cases;
 pub mod config;
 pub mod issuer;
 pub mod jwt;
+pub mod link;
 pub mod log;
 pub mod name_server;
 pub mod origin;
@@ -24,6 +25,7 @@ pub mod switched;
 pub mod tls_client;
 pub mod tls_upstream;
 
+use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,6 +108,12 @@ impl World {
         body: &str,
     ) -> Reply {
         send(&self.http, address, method, path, headers, body).await
+    }
+
+    /// A GET to another gateway with this key; `None` if it ends, or is not there.
+    pub async fn get_from(&self, address: SocketAddr, key: &str, path: &str) -> Option<Reply> {
+        let headers = [("authorization", &*format!("Bearer {key}"))];
+        try_send(&self.http, address, Method::GET, path, &headers, "").await.ok()
     }
 
     /// Reloads with the first config's text as `edit` changes it.
@@ -287,6 +295,18 @@ async fn send(
     headers: &[(&str, &str)],
     body: &str,
 ) -> Reply {
+    try_send(http, address, method, path, headers, body).await.expect("a whole answer")
+}
+
+/// The same, which fails without a whole answer.
+async fn try_send(
+    http: &Client<HttpConnector, Full<Bytes>>,
+    address: SocketAddr,
+    method: Method,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Result<Reply, Box<dyn Error>> {
     let mut request = Request::builder().method(method).uri(format!("http://{address}{path}"));
     if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")) {
         request = request.header("authorization", format!("Bearer {KEY}"));
@@ -295,7 +315,7 @@ async fn send(
         request = request.header(*name, *value);
     }
     let request = request.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).unwrap();
-    let reply = async { Reply::read(http.request(request).await.unwrap()).await };
+    let reply = async { Ok(Reply::try_read(http.request(request).await?).await?) };
     tokio::time::timeout(LONGEST_WAIT, reply).await.expect("the gateway answers")
 }
 

@@ -1,6 +1,7 @@
 //! A redis-server of a test, on a free port of loopback, with its data in a temporary folder. Unit
 //! tests have this file too (`src/state/`).
 
+use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -77,6 +78,14 @@ impl RedisServer {
     pub fn revive(&mut self) {
         self.process = spawn(self.port, &self.folder, &self.arguments);
         assert!(self.is_up(), "redis-server does not start again");
+    }
+
+    /// Cuts so many bytes off the end of its log on disk, as a lost sector does.
+    pub fn cut_log(&self, bytes: u64) {
+        let log = self.folder.path().join("appendonlydir/appendonly.aof.1.incr.aof");
+        let log = OpenOptions::new().write(true).open(log).expect("a server with a log");
+        let length = log.metadata().unwrap().len();
+        log.set_len(length.checked_sub(bytes).expect("a longer log")).unwrap();
     }
 
     /// Stops the process without its end.

@@ -16,12 +16,14 @@ pub struct Reply {
 
 impl Reply {
     pub async fn read(response: hyper::Response<Incoming>) -> Self {
+        Self::try_read(response).await.expect("a whole body")
+    }
+
+    /// The same, which fails if the body does not end well.
+    pub async fn try_read(response: hyper::Response<Incoming>) -> hyper::Result<Self> {
         let (head, body) = response.into_parts();
-        Self {
-            status: head.status,
-            headers: head.headers,
-            body: body.collect().await.unwrap().to_bytes(),
-        }
+        let body = body.collect().await?.to_bytes();
+        Ok(Self { status: head.status, headers: head.headers, body })
     }
 
     pub fn json(&self) -> Value {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use http::Method;
 
+use weir::clock::Clock;
 use weir::gateway::{Current, Listening};
 
 use crate::support::redis_server::RedisServer;
@@ -42,9 +43,29 @@ impl Replicas {
     /// The same with further keys of `[state]`.
     async fn start_with_keys(setup: Setup, count: usize, arguments: &[&str], keys: &str) -> Self {
         let redis = RedisServer::start(arguments);
-        let state = format!("{}\n{keys}", state_of(&redis, count));
-        let world = setup.config(&state).start().await;
-        let others = (1..count).map(|_| gateway_by(&world.text, &world.clock)).collect();
+        let same = vec![(redis.url(), None); count];
+        let state = format!("{}\n{keys}", state_of(&redis.url(), count));
+        Self::start_by(setup.config(&state), redis, &same).await
+    }
+
+    /// Starts gateways, each with its own way to Redis, and its own clock if it has one. `max`:
+    /// the most replicas that there will be.
+    async fn start_each(
+        setup: Setup,
+        redis: RedisServer,
+        max: usize,
+        each: &[(String, Option<Clock>)],
+    ) -> Self {
+        Self::start_by(setup.config(&state_of(&each[0].0, max)), redis, each).await
+    }
+
+    async fn start_by(setup: Setup, redis: RedisServer, each: &[(String, Option<Clock>)]) -> Self {
+        let url = &each[0].0;
+        let world = setup.start().await;
+        let start = |(own, clock): &(String, Option<Clock>)| {
+            gateway_by(&world.text.replace(url, own), clock.as_ref().unwrap_or(&world.clock))
+        };
+        let others = each[1..].iter().map(start).collect();
         let replicas = Self { redis: Some(redis), world, others };
         eventually(|| replicas.all().all(|current| !is_away(current))).await;
         replicas
@@ -72,11 +93,8 @@ impl Replicas {
 }
 
 /// The config's section. The timeout is longer than a busy machine delays an answer.
-fn state_of(redis: &RedisServer, count: usize) -> String {
-    let url = redis.url();
-    format!(
-        "[state]\nredis = {{ url = \"{url}\", op_timeout = \"500ms\" }}\nreplicas_max = {count}"
-    )
+fn state_of(url: &str, max: usize) -> String {
+    format!("[state]\nredis = {{ url = \"{url}\", op_timeout = \"500ms\" }}\nreplicas_max = {max}")
 }
 
 /// True if a replica has no connection, or has not heard itself for a while.

@@ -1,0 +1,115 @@
+//! Faults of the Redis server itself.
+
+use super::Stage;
+use crate::support::redis_server::RedisServer;
+
+const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+/// Bytes at the end of a log that hold some of the last records.
+const LOST: u64 = 10_000;
+
+/// Plays a fault in the middle of a budget. `end` repairs it.
+async fn survives(
+    arguments: &[&str],
+    fault: impl FnOnce(&mut RedisServer),
+    is_noticed: bool,
+    end: impl FnOnce(&mut RedisServer),
+) {
+    let mut stage = Stage::begin(arguments).await;
+    fault(&mut stage.redis);
+    if is_noticed {
+        stage.is_noticed().await;
+    }
+    end(&mut stage.redis);
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_of_redis_without_its_data() {
+    survives(&[], RedisServer::kill, true, RedisServer::revive).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_of_redis_with_its_data() {
+    survives(&DURABLE, RedisServer::kill, true, RedisServer::revive).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_of_redis_that_tears_its_log() {
+    let arguments = [&DURABLE[..], &["--aof-load-truncated", "yes"]].concat();
+    let end = |redis: &mut RedisServer| {
+        // The end of a command, and with the second cut many more.
+        redis.cut_log(7);
+        redis.revive();
+        assert_eq!(redis.info("aof_enabled"), "1");
+        redis.kill();
+        redis.cut_log(LOST);
+        redis.revive();
+    };
+    survives(&arguments, RedisServer::kill, true, end).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_stands_still() {
+    survives(&[], |redis| redis.freeze(), true, |redis| redis.thaw()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_is_emptied() {
+    survives(&[], |redis| _ = redis.run("FLUSHALL"), false, |_| ()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_forgets_its_scripts() {
+    survives(&[], |redis| _ = redis.run("SCRIPT FLUSH"), false, |_| ()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_becomes_read_only() {
+    let end = |redis: &mut RedisServer| _ = redis.run("REPLICAOF NO ONE");
+    survives(&[], |redis| _ = redis.run("REPLICAOF 127.0.0.1 1"), true, end).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_pauses_writes() {
+    survives(&[], |redis| _ = redis.run("CLIENT PAUSE 500 WRITE"), true, |_| ()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_closes_all_connections() {
+    survives(&[], |redis| _ = redis.run("CLIENT KILL TYPE normal"), false, |_| ()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_without_memory() {
+    let fault = |redis: &mut RedisServer| _ = redis.run("CONFIG SET maxmemory 1");
+    survives(&[], fault, true, |redis| _ = redis.run("CONFIG SET maxmemory 0")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_without_room_for_connections() {
+    // With one place, that of the test, nobody else comes in.
+    let operator = std::cell::OnceCell::new();
+    let fault = |redis: &mut RedisServer| {
+        let mut connection = redis.connect();
+        connection.run("CONFIG SET maxclients 1");
+        connection.run("CLIENT KILL TYPE normal");
+        connection.run("CLIENT KILL TYPE pubsub");
+        assert!(operator.set(std::cell::RefCell::new(connection)).is_ok());
+    };
+    let end = |_: &mut RedisServer| {
+        operator.get().unwrap().borrow_mut().run("CONFIG SET maxclients 1000");
+    };
+    survives(&[], fault, true, end).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_is_busy_with_a_script() {
+    let fault = |redis: &mut RedisServer| {
+        redis.run("CONFIG SET busy-reply-threshold 1");
+        let mut connection = redis.connect();
+        connection.send("EVAL \"while true do end\" 0");
+        std::mem::forget(connection);
+    };
+    let end = |redis: &mut RedisServer| while redis.run("SCRIPT KILL") != "+OK" {};
+    survives(&[], fault, false, end).await;
+}
