@@ -170,9 +170,13 @@ impl Record {
             part.wants = part.wants.saturating_sub(grant);
         }
         let held = held.saturating_add(grant);
+        // A silent replica that is back may still use what others have got meanwhile.
+        let others = self.taken(name).saturating_sub(u64::from(held));
+        let left = u64::from(*max).saturating_sub(others);
+        let left = u32::try_from(left).unwrap_or(u32::MAX);
         let is_short = wanted > 0 && free == grant;
         let bound = if is_short { held.min(fair_part(*max, in_use + wants, needed)) } else { held };
-        Part { held, bound }
+        Part { held, bound: bound.min(left) }
     }
 
     fn sync_budget(

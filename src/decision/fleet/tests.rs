@@ -239,3 +239,15 @@ fn a_budget_stays_with_a_silent_replica_until_the_reset() {
     one.spend(&mut record, silent + MINUTE, back);
     assert_eq!(record.budget("core").unwrap().taken(), 1_000 - 33 + 10);
 }
+
+#[test]
+fn a_replica_that_is_back_adds_nothing_to_what_others_hold() {
+    let (mut record, mut one, mut two) = two();
+    assert_eq!(one.sync(&mut record, READY, wants(0, 0, 100)), Part { held: 100, bound: 100 });
+    let over = READY + HELD_FOR + MINUTE;
+    assert_eq!(two.sync(&mut record, over, wants(0, 0, 90)), Part { held: 90, bound: 90 });
+    // It has not noticed yet that most of its requests have ended.
+    let back = one.sync(&mut record, over, wants(100, 60, 20));
+    assert_eq!(back.bound, 10);
+    assert_eq!(one.sync(&mut record, over, wants(5, 5, 20)), Part { held: 10, bound: 10 });
+}
