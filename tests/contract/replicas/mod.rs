@@ -22,10 +22,10 @@ use crate::support::setup::gateway_by;
 use crate::support::{Reply, Setup, World, eventually};
 
 /// Replicas with one config.
-struct Replicas {
+pub(crate) struct Replicas {
     /// `None`: a test has taken it.
-    redis: Option<RedisServer>,
-    world: World,
+    pub(crate) redis: Option<RedisServer>,
+    pub(crate) world: Arc<World>,
     others: Vec<(Arc<Current>, Listening)>,
 }
 
@@ -50,7 +50,7 @@ impl Replicas {
 
     /// Starts gateways, each with its own way to Redis, and its own clock if it has one. `max`:
     /// the most replicas that there will be.
-    async fn start_each(
+    pub(crate) async fn start_each(
         setup: Setup,
         redis: RedisServer,
         max: usize,
@@ -61,7 +61,7 @@ impl Replicas {
 
     async fn start_by(setup: Setup, redis: RedisServer, each: &[(String, Option<Clock>)]) -> Self {
         let url = &each[0].0;
-        let world = setup.start().await;
+        let world = Arc::new(setup.start().await);
         let start = |(own, clock): &(String, Option<Clock>)| {
             gateway_by(&world.text.replace(url, own), clock.as_ref().unwrap_or(&world.clock))
         };
@@ -71,11 +71,11 @@ impl Replicas {
         replicas
     }
 
-    fn all(&self) -> impl Iterator<Item = &Arc<Current>> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Current>> {
         std::iter::once(&self.world.current).chain(self.others.iter().map(|(current, _)| current))
     }
 
-    fn address(&self, replica: usize) -> SocketAddr {
+    pub(crate) fn address(&self, replica: usize) -> SocketAddr {
         match replica.checked_sub(1) {
             None => self.world.address,
             Some(other) => self.others[other].1.addresses[0],
@@ -98,7 +98,7 @@ fn state_of(url: &str, max: usize) -> String {
 }
 
 /// True if a replica has no connection, or has not heard itself for a while.
-fn is_away(current: &Current) -> bool {
+pub(crate) fn is_away(current: &Current) -> bool {
     let env = &current.gateway().env;
     env.replica.as_ref().is_none_or(|replica| {
         replica.home().away().is_some() || replica.is_out_of_touch(env.clock.now())

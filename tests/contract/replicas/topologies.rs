@@ -1,12 +1,15 @@
-//! Redis with Sentinels and as a cluster: the limits hold across a failover.
+//! Redis with Sentinels and as a cluster: the limits hold across a failover, and queued writes are
+//! made once and in order.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 use tempfile::TempDir;
 
+use super::writes::{COMMENTS, DURABLE, is_open, with_queue};
 use super::{Replicas, is_away};
 use crate::support::redis_server::RedisServer;
 use crate::support::setup::gateway_by;
@@ -16,11 +19,14 @@ const BUDGET: usize = 40;
 /// Longer than a failover takes on a slow machine.
 const FAILED_OVER_WITHIN: Duration = Duration::from_secs(60);
 
+/// Queued writes: more than are sent before a fault.
+const WRITES: usize = 6;
+
 /// Three gateways with this `state.redis`.
-async fn start(redis: &str) -> Replicas {
+async fn start(setup: Setup, redis: &str) -> Replicas {
     let state = format!("[state]\nredis = {redis}");
-    let setup = Setup::new().client("max_wait = \"5s\"").config(&state);
-    let world = setup.start().await;
+    let setup = setup.client("max_wait = \"5s\"").config(&state);
+    let world = Arc::new(setup.start().await);
     let others = (1..3).map(|_| gateway_by(&world.text, &world.clock)).collect();
     let replicas = Replicas { redis: None, world, others };
     eventually(|| replicas.all().all(|current| !is_away(current))).await;
@@ -77,42 +83,142 @@ impl Drop for Sentinel {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn limits_hold_across_a_failover_by_a_sentinel() {
-    let mut primary = RedisServer::start(&[]);
-    let of = format!("127.0.0.1 {}", primary.port());
-    let second = RedisServer::start(&["--replicaof", &of]);
-    eventually(|| second.run("ROLE") == "*5" && second.info("master_link_status") == "up").await;
-    let sentinel = Sentinel::start(&primary);
-    let url = format!("redis://127.0.0.1:{}", sentinel.port);
-    let replicas = start(&format!("{{ url = \"{url}\", sentinel = \"weir\" }}")).await;
-    replicas.world.set_limits(&json!({ "core.user": BUDGET }));
-    let before = serve(&replicas, 0, BUDGET / 2).await;
-    assert_eq!(before, BUDGET / 2);
-    primary.kill();
+/// A primary and its copy, with a Sentinel.
+struct Pair {
+    primary: RedisServer,
+    _second: RedisServer,
+    sentinel: Sentinel,
+}
+
+impl Pair {
+    async fn start(arguments: &[&str]) -> Self {
+        let primary = RedisServer::start(arguments);
+        let of = format!("127.0.0.1 {}", primary.port());
+        let second = RedisServer::start(&[arguments, &["--replicaof", &of]].concat());
+        let is_copy = || second.run("ROLE") == "*5" && second.info("master_link_status") == "up";
+        eventually(is_copy).await;
+        let sentinel = Sentinel::start(&primary);
+        Self { primary, _second: second, sentinel }
+    }
+
+    fn url(&self) -> String {
+        format!("{{ url = \"redis://127.0.0.1:{}\", sentinel = \"weir\" }}", self.sentinel.port)
+    }
+
+    /// Waits until the copy has all that the primary has acknowledged.
+    fn copy_all(&self) {
+        let mut connection = self.primary.connect();
+        connection.run("SET copied yes");
+        assert_eq!(connection.run("WAIT 1 0"), ":1");
+    }
+}
+
+/// Waits until some replicas have lost Redis, and all have it again.
+async fn failed_over(replicas: &Replicas) {
     let is_back = async {
         eventually(|| replicas.all().any(|current| is_away(current))).await;
         eventually(|| replicas.all().all(|current| !is_away(current))).await;
     };
     tokio::time::timeout(FAILED_OVER_WITHIN, is_back).await.expect("a failover");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_hold_across_a_failover_by_a_sentinel() {
+    let mut pair = Pair::start(&[]).await;
+    let replicas = start(Setup::new(), &pair.url()).await;
+    replicas.world.set_limits(&json!({ "core.user": BUDGET }));
+    let before = serve(&replicas, 0, BUDGET / 2).await;
+    assert_eq!(before, BUDGET / 2);
+    pair.primary.kill();
+    failed_over(&replicas).await;
     let after = serve(&replicas, BUDGET, 2 * BUDGET).await;
     assert_none_refused(&replicas);
     assert!(before + after >= BUDGET * 9 / 10, "{before} and {after}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_of_three_keeps_the_limits() {
-    let nodes: Vec<_> = (0..3).map(|_| RedisServer::start(&["--cluster-enabled", "yes"])).collect();
+/// A cluster of three nodes.
+async fn cluster(arguments: &[&str]) -> Vec<RedisServer> {
+    let arguments = [arguments, &["--cluster-enabled", "yes"]].concat();
+    let nodes: Vec<_> = (0..3).map(|_| RedisServer::start(&arguments)).collect();
     let addresses: Vec<_> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
     let mut create = Command::new("redis-cli");
     create.args(["--cluster", "create"]).args(&addresses).args(["--cluster-yes"]);
     let created = create.output().expect("redis-cli");
     assert!(created.status.success(), "{created:?}");
     eventually(|| nodes.iter().all(|node| node.cluster_state() == "ok")).await;
+    nodes
+}
+
+fn url_of(nodes: &[RedisServer]) -> String {
     let urls: Vec<_> = nodes.iter().map(RedisServer::url).collect();
-    let replicas = start(&format!("{{ url = {urls:?}, cluster = true }}")).await;
+    format!("{{ url = {urls:?}, cluster = true }}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_of_three_keeps_the_limits() {
+    let nodes = cluster(&[]).await;
+    let replicas = start(Setup::new(), &url_of(&nodes)).await;
     replicas.world.set_limits(&json!({ "core.user": BUDGET }));
     let served = serve(&replicas, 0, 3 * BUDGET).await;
     assert_none_refused(&replicas);
     assert_eq!(served, BUDGET);
+}
+
+fn texts(numbers: std::ops::Range<usize>) -> Vec<String> {
+    numbers.map(|number| format!("number {number}")).collect()
+}
+
+/// Queues writes of one lane through all replicas. The first one is on its way, held by the gate.
+async fn queue(replicas: &Replicas) -> (u64, Vec<String>) {
+    eventually(|| replicas.all().all(is_open)).await;
+    let gate = replicas.world.close_gate("POST", COMMENTS);
+    let mut writes = Vec::new();
+    for (number, text) in texts(0..WRITES).iter().enumerate() {
+        writes.push(replicas.accept(number % 3, text).await);
+        if number == 0 {
+            replicas.world.held(gate, 1).await;
+        }
+    }
+    (gate, writes)
+}
+
+/// Asserts that all writes are made in order, each once, and that any replica knows their ends.
+async fn assert_worked(replicas: &Replicas, mut writes: Vec<String>) {
+    let last = texts(WRITES..WRITES + 1);
+    writes.push(replicas.accept(1, &last[0]).await);
+    for write in &writes {
+        for replica in 0..3 {
+            assert_eq!(replicas.end(replica, write).await, "done", "{write} by {replica}");
+        }
+    }
+    assert_eq!(replicas.made().await, texts(0..WRITES + 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queued_writes_survive_a_failover_by_a_sentinel() {
+    let mut pair = Pair::start(&DURABLE).await;
+    let replicas = start(with_queue(), &pair.url()).await;
+    let (gate, writes) = queue(&replicas).await;
+    pair.copy_all();
+    pair.primary.kill();
+    let opens = async {
+        eventually(|| replicas.all().any(|current| is_away(current))).await;
+        replicas.world.open_gate(gate);
+    };
+    tokio::join!(failed_over(&replicas), opens);
+    assert_worked(&replicas, writes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queued_writes_survive_a_restart_of_each_node() {
+    let mut nodes = cluster(&DURABLE).await;
+    let replicas = start(with_queue(), &url_of(&nodes)).await;
+    let (gate, writes) = queue(&replicas).await;
+    for node in 0..nodes.len() {
+        nodes[node].kill();
+        nodes[node].revive();
+        eventually(|| nodes.iter().all(|node| node.cluster_state() == "ok")).await;
+    }
+    replicas.world.open_gate(gate);
+    assert_worked(&replicas, writes).await;
 }

@@ -11,14 +11,21 @@ use weir::gateway::Current;
 use super::Replicas;
 use crate::support::{Reply, Setup, eventually};
 
-const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
-const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+pub(super) const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
+pub(super) const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 const ASYNC: (&str, &str) = ("prefer", "respond-async");
 
+pub(super) fn with_queue() -> Setup {
+    Setup::new().writes("store = \"redis\"").unspaced_writes()
+}
+
+/// True if a replica accepts queued writes.
+pub(super) fn is_open(current: &Arc<Current>) -> bool {
+    current.gateway().writes.queue().is_open()
+}
+
 async fn start() -> Replicas {
-    let setup = Setup::new().writes("store = \"redis\"").unspaced_writes();
-    let replicas = Replicas::start_with(setup, 3, &DURABLE).await;
-    let is_open = |current: &Arc<Current>| current.gateway().writes.queue().is_open();
+    let replicas = Replicas::start_with(with_queue(), 3, &DURABLE).await;
     eventually(|| replicas.all().all(is_open)).await;
     replicas
 }
@@ -31,7 +38,7 @@ impl Replicas {
     }
 
     /// The path of an accepted write.
-    async fn accept(&self, replica: usize, text: &str) -> String {
+    pub(super) async fn accept(&self, replica: usize, text: &str) -> String {
         let accepted = self.comment(replica, text, &[ASYNC]).await;
         accepted.assert_status(202);
         accepted.header("location").unwrap().to_owned()
@@ -45,12 +52,12 @@ impl Replicas {
     }
 
     /// The state of a write in the end.
-    async fn end(&self, replica: usize, write: &str) -> String {
+    pub(super) async fn end(&self, replica: usize, write: &str) -> String {
         self.state(replica, write, &[("prefer", "wait=30")]).await
     }
 
     /// The texts of the comments that the upstream has made here, in order.
-    async fn made(&self) -> Vec<String> {
+    pub(super) async fn made(&self) -> Vec<String> {
         let seen = self.world.upstream_requests();
         let made = seen.iter().filter(|entry| entry.method == "POST" && entry.executed).count();
         let listed = self.get(0, &format!("{COMMENTS}?per_page=100")).await.json();
