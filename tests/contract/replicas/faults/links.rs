@@ -1,11 +1,14 @@
 //! Faults of the network between replicas and Redis.
 
+use http::Method;
+use serde_json::json;
 use weir::decision::fleet::HELD_FOR;
 
 use super::{BUDGET, Pace, REPLICAS, Stage, is_away, is_in_reach};
-use crate::support::eventually;
+use crate::replicas::Replicas;
 use crate::support::link::{Link, Passage};
 use crate::support::redis_server::RedisServer;
+use crate::support::{Setup, eventually};
 
 /// Bytes of a reply that arrive before its connection ends: within its length, at the begin of a
 /// record, in its middle.
@@ -57,4 +60,37 @@ async fn a_replica_cut_off_for_longer_than_its_parts_last() {
     stage.load.served(BUDGET * 6 / 10).await;
     link.set(Passage::Open);
     stage.end().await;
+}
+
+const REPO: &str = "/repos/acme/widgets";
+const ISSUE: &str = "/repos/acme/widgets/issues/1";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_is_cut_off_shows_no_old_answer() {
+    const LAST: usize = REPLICAS - 1;
+    let setup = Setup::new()
+        .unspaced_writes()
+        .cache_ttl("/repos/{owner}/{repo}", "1h")
+        .cache_ttl("/repos/{owner}/{repo}/issues/{issue_number}", "1h");
+    let redis = RedisServer::start(&[]);
+    let link = Link::start(redis.port()).await;
+    let mut each = vec![(redis.url(), None); REPLICAS];
+    each[LAST].0 = link.url();
+    let replicas = Replicas::start_each(setup, redis, REPLICAS, &each).await;
+    for path in [REPO, ISSUE] {
+        replicas.get(LAST, path).await.assert_status(200);
+        replicas.get(LAST, path).await.assert_hit();
+    }
+    link.set(Passage::Silent);
+    for (path, change) in
+        [(REPO, json!({ "description": "new" })), (ISSUE, json!({ "title": "new" }))]
+    {
+        replicas.send(0, Method::PATCH, path, &change.to_string()).await.assert_status(200);
+    }
+    let meanwhile = replicas.get(LAST, REPO).await;
+    assert_eq!(meanwhile.json()["description"], "new", "{meanwhile:?}");
+    link.set(Passage::Open);
+    eventually(|| replicas.all().all(|current| !is_away(current))).await;
+    let later = replicas.get(LAST, ISSUE).await;
+    assert_eq!(later.json()["title"], "new", "{later:?}");
 }

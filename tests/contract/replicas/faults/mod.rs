@@ -1,6 +1,7 @@
 //! Faults under load: the upstream refuses nothing, no client sees what its accounts may not, and
 //! all is well again soon after.
 
+mod clocks;
 mod links;
 mod processes;
 mod servers;
@@ -72,8 +73,7 @@ impl Stage {
     /// Judges the fault, which is repaired.
     async fn end(self) {
         self.is_used_again().await;
-        self.load.served(BUDGET * 8 / 10).await;
-        self.load.end().await;
+        self.load.end(BUDGET * 8 / 10).await;
         assert_none_refused(&self.replicas);
         eventually(|| self.replicas.all().all(|current| is_in_reach(current))).await;
     }
@@ -117,6 +117,7 @@ enum Pace {
 #[derive(Default)]
 struct Results {
     served: AtomicUsize,
+    denied: AtomicUsize,
     /// Answers about the private repository, to each of the two clients.
     private: [AtomicUsize; 2],
     /// Answers from another view.
@@ -145,9 +146,9 @@ impl Load {
                         // Its replica is gone.
                         return;
                     };
-                    if answer.status == 200 {
-                        results.served.fetch_add(1, Ordering::SeqCst);
-                    }
+                    let is_served = answer.status == 200;
+                    let counter = if is_served { &results.served } else { &results.denied };
+                    counter.fetch_add(1, Ordering::SeqCst);
                 }
             })
         });
@@ -162,8 +163,12 @@ impl Load {
         eventually(|| self.results.served.load(Ordering::SeqCst) >= count).await;
     }
 
-    /// Ends the load, and returns the number of answers.
-    async fn end(self) -> usize {
+    /// Ends the load when this many are served, and the gateways deny more: nothing is left.
+    async fn end(self, served: usize) {
+        self.served(served).await;
+        let denied = || self.results.denied.load(Ordering::SeqCst);
+        let before = denied();
+        eventually(|| denied() > before + 2 * self.bots.len()).await;
         self.set(Pace::Ended);
         for bot in self.bots {
             bot.await.unwrap();
@@ -172,7 +177,6 @@ impl Load {
         assert!(misplaced.is_empty(), "from another view: {misplaced:#?}");
         let private = self.results.private.each_ref().map(|count| count.load(Ordering::SeqCst));
         assert!(private.iter().all(|count| *count > 0), "{private:?} answers prove nothing");
-        self.results.served.load(Ordering::SeqCst)
     }
 }
 

@@ -21,6 +21,8 @@ use crate::support::{KEY, Setup, bounded, eventually};
 const ISSUES: &str = "/repos/acme/widgets/issues";
 /// Slots of the account, so few that the stopped process had a large part of them.
 const SLOTS: usize = 20;
+/// Requests that wait in the process for a slot.
+const WAITING: usize = 10;
 /// The others leave a slot to a replica that is silent, as its floor.
 const SLOTS_OF_OTHERS: usize = SLOTS - 1;
 
@@ -77,17 +79,6 @@ impl Stage {
         connection.send(request.as_bytes()).await;
         connection
     }
-
-    async fn read_many(&self, pages: std::ops::Range<usize>) -> Vec<Connection> {
-        join_all(pages.map(|page| self.read(page))).await
-    }
-}
-
-async fn assert_all_served(connections: Vec<Connection>) {
-    for mut connection in connections {
-        let head = connection.read_head().await;
-        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,8 +93,7 @@ async fn a_replica_that_is_killed_with_its_parts() {
     let part = stage.part("budget core").await.expect("a part of the process");
     assert!(part.held > 0, "{part:?}");
     world.clock.reach(world.clock.now() + HELD_FOR).await;
-    load.served(BUDGET * 8 / 10).await;
-    load.end().await;
+    load.end(BUDGET * 8 / 10).await;
     assert_none_refused(&stage.replicas);
 }
 
@@ -116,32 +106,33 @@ async fn a_replica_that_is_stopped_for_longer_than_its_lease() {
     let world = &stage.replicas.world;
     world.set_limits(&json!({ "concurrency": SLOTS }));
     let gate = world.close_gate("GET", ISSUES);
-    let before = stage.read_many(0..SLOTS / 2).await;
-    world.held(gate, SLOTS / 2).await;
+    let reads = join_all((0..SLOTS + WAITING).map(|page| stage.read(page))).await;
+    world.held(gate, SLOTS).await;
     let part = stage.part("concurrency").await.expect("a part of the process");
-    assert!(part.held as usize >= SLOTS / 2, "{part:?}");
+    assert_eq!(part.held as usize, SLOTS, "{part:?}");
     stage.process.signal(Signal::STOP);
     world.open_gate(gate);
 
     // The others get its slots as soon as they count no more.
     let gate = world.close_gate("GET", ISSUES);
-    let elsewhere = (SLOTS..SLOTS + SLOTS_OF_OTHERS).map(|page| {
+    let elsewhere = (100..100 + SLOTS_OF_OTHERS).map(|page| {
         let replicas = &stage.replicas;
         async move { replicas.get(page % (REPLICAS - 1), &format!("{ISSUES}?page={page}")).await }
     });
     let continues = async {
         world.held(gate, SLOTS_OF_OTHERS).await;
-        let later = stage.read_many(100..100 + SLOTS / 2).await;
         let continued_at = stage.any_here().home().record("ada").await.unwrap().1;
+        // It has all its answers now, and requests that wait for their slots.
         stage.process.signal(Signal::CONT);
         let is_back = |part: HeldPart| part.reported_at >= Some(continued_at) && part.wants > 0;
         bounded(async { while !stage.part("concurrency").await.is_some_and(is_back) {} }).await;
         world.open_gate(gate);
-        later
     };
-    let (served, later) = tokio::join!(join_all(elsewhere), continues);
+    let (served, ()) = tokio::join!(join_all(elsewhere), continues);
     assert!(served.iter().all(|answer| answer.status == 200), "{served:#?}");
-    assert_all_served(before).await;
-    assert_all_served(later).await;
+    for mut read in reads {
+        let head = read.read_head().await;
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    }
     assert_none_refused(&stage.replicas);
 }
