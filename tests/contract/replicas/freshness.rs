@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use weir::state::TOUCH;
 
@@ -59,31 +59,53 @@ async fn a_hundred_reads_of_one_thing_are_one_request() {
     assert_eq!(collapsed.count(), 99);
 }
 
+/// Kinds of things below an issue; the first is the issue itself.
+const BELOW_ISSUES: [&str; 6] = ["", "/comments", "/labels", "/events", "/timeline", "/reactions"];
+
+/// So many different paths about issues.
+fn paths(issues: &Value, count: usize) -> Vec<String> {
+    let numbers = || issues.as_array().unwrap().iter().map(|issue| &issue["number"]);
+    let about = |of: &str| {
+        numbers().map(|number| format!("{REPO}/issues/{number}{of}")).collect::<Vec<_>>()
+    };
+    let whole = BELOW_ISSUES.iter().flat_map(|kind| about(kind));
+    let pages = BELOW_ISSUES[1..].iter().flat_map(|kind| about(&format!("{kind}?per_page=50")));
+    let paths: Vec<_> = whole.chain(pages).take(count).collect();
+    assert_eq!(paths.len(), count, "too few issues");
+    paths
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_replica_pays_for_nothing_that_is_unchanged() {
-    let replicas = Replicas::start(Setup::new(), 1).await;
-    let list = replicas.get(0, "/repos/acme/widgets/issues?state=all&per_page=100").await.json();
-    let issues: Vec<_> = list.as_array().unwrap().iter().map(|issue| &issue["number"]).collect();
-    assert!(issues.len() > 20);
-    let path = |number| format!("/repos/acme/widgets/issues/{number}");
-    for number in &issues {
-        replicas.get(0, &path(number)).await.assert_status(200);
+    let limits = "rest_points_per_minute = 1000000\ncpu_seconds_per_minute = 1000000";
+    let replicas = Replicas::start(Setup::new().limits(limits), 1).await;
+    let (world, high) = (&replicas.world, 1_000_000);
+    world.set_limits(&json!({ "points.rest": high, "cpu": high, "cpu.burst": high }));
+    let list = world.get("/repos/acme/widgets/issues?state=all&per_page=100").await.json();
+    // For a figure: `READS=1000`.
+    let reads = std::env::var("READS").map_or(60, |reads| reads.parse().unwrap());
+    let paths = paths(&list, reads);
+    for path in &paths {
+        replicas.get(0, path).await.assert_status(200);
     }
     let redis = replicas.redis.as_ref().unwrap();
-    let copies = || redis.run("EVAL \"return #redis.call('KEYS', '*:kept:*')\" 0");
-    eventually(|| copies() >= format!(":{}", issues.len())).await;
-    let before = replicas.world.upstream_requests().len();
-    let (new, listening) = gateway_by(&replicas.world.text, &replicas.world.clock);
+    let copies = || {
+        let count = redis.run("EVAL \"return #redis.call('KEYS', '*:kept:*')\" 0");
+        count.trim_start_matches(':').parse::<usize>().unwrap()
+    };
+    eventually(|| copies() > reads).await;
+    let before = world.upstream_requests().len();
+    let (new, listening) = gateway_by(&world.text, &world.clock);
     eventually(|| !is_away(&new)).await;
-    for number in &issues {
-        let (world, address) = (&replicas.world, listening.addresses[0]);
-        let answer = world.send_to(address, Method::GET, &path(number), &[], "").await;
+    for path in &paths {
+        let answer = world.send_to(listening.addresses[0], Method::GET, path, &[], "").await;
         answer.assert_status(200);
-        assert!(answer.cache_status().contains("fwd-status=304"), "{answer:?}");
+        assert!(answer.cache_status().contains("fwd-status=304"), "{path}: {answer:?}");
     }
-    let seen = replicas.world.upstream_requests();
-    let paid = seen[before..].iter().filter(|entry| entry.status == 200);
-    assert_eq!(paid.filter(|entry| entry.path.contains("/issues/")).count(), 0);
+    let seen = world.upstream_requests().split_off(before);
+    assert_eq!(seen.len(), reads);
+    println!("{} units for {reads} reads", seen.iter().map(|entry| entry.cost).sum::<u32>());
+    assert!(seen.iter().all(|entry| entry.cost == 0), "{seen:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
