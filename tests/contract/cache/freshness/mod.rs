@@ -8,6 +8,7 @@
 
 mod history;
 mod mangler;
+mod replicas;
 mod traffic;
 
 use std::sync::Arc;
@@ -104,11 +105,15 @@ fn requests() -> usize {
 async fn world(sections: &str) -> Arc<World> {
     let world =
         Setup::new().accounts(2).manual_clock().config(UNLIMITED).config(sections).start().await;
+    lift_limits(&world);
+    Arc::new(world)
+}
+
+fn lift_limits(world: &World) {
     world.set_limits(&json!({
         "core": 1_000_000_000, "points.rest": 100_000_000, "content.minute": 100_000_000, "content.hour": 100_000_000, "cpu": 1_000_000, "cpu.burst": 1_000_000,
         "concurrency": 10_000,
     }));
-    Arc::new(world)
 }
 
 /// Rounds of concurrent requests, with time passing between them.

@@ -1,6 +1,7 @@
 //! Bots that read and write the same few resources concurrently, and the judgement of each
 //! response.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -64,6 +65,8 @@ pub struct Figures {
 /// The traffic of one run.
 pub struct Traffic {
     world: Arc<World>,
+    /// The gateways, one of which takes each request.
+    gateways: Vec<SocketAddr>,
     rules: Rules,
     /// The time for which replicas of the upstream hide a change.
     lag: Duration,
@@ -118,6 +121,7 @@ impl Traffic {
         assert!(threads.iter().filter(|thread| thread.is_pull).count() == 3 && threads.len() == 12);
         let (ticks, rounds, repository, figures, findings) = Default::default();
         Self {
+            gateways: vec![world.address],
             world,
             rules,
             lag,
@@ -131,6 +135,11 @@ impl Traffic {
         }
     }
 
+    /// The same through several gateways.
+    pub fn over(self, gateways: Vec<SocketAddr>) -> Self {
+        Self { gateways, ..self }
+    }
+
     /// The gateway and the emulator.
     pub fn world(&self) -> &Arc<World> {
         &self.world
@@ -140,7 +149,7 @@ impl Traffic {
     pub async fn restarted(self, between: impl FnOnce(&Handle)) -> Self {
         let world = Arc::into_inner(self.world).expect("nobody has it beside");
         let world = Arc::new(world.restart(between, str::to_owned).await);
-        Self { world, ..self }
+        Self { gateways: vec![world.address], world, ..self }
     }
 
     /// This many concurrent requests, most of them reads.
@@ -193,7 +202,8 @@ impl Traffic {
         let path = self.path(target);
         let started = self.started();
         let headers = [("authorization", key.as_str())];
-        let request = self.world.send(Method::GET, &path, &headers, "");
+        let gateway = self.gateway(dice);
+        let request = self.world.send_to(gateway, Method::GET, &path, &headers, "");
         if dice.percent(3.0) {
             // The client leaves before the response or at the same time.
             let patience = dice.below(100);
@@ -209,6 +219,10 @@ impl Traffic {
         } else {
             self.judge(target, started, &request.await);
         }
+    }
+
+    fn gateway(&self, dice: &mut Rng) -> SocketAddr {
+        self.gateways[usize::try_from(dice.below(self.gateways.len() as u64)).unwrap()]
     }
 
     fn started(&self) -> RequestStart {
@@ -397,7 +411,8 @@ impl Traffic {
         let Some((subject, version, method, path, body)) = self.change(dice, Way::Through) else {
             return;
         };
-        let answer = self.world.send(method.clone(), &path, &[], &body.to_string()).await;
+        let (gateway, body) = (self.gateway(dice), body.to_string());
+        let answer = self.world.send_to(gateway, method.clone(), &path, &[], &body).await;
         let is_done = answer.status.is_success();
         if !is_done {
             self.figures.uncertain_changes.fetch_add(1, Ordering::Relaxed);
