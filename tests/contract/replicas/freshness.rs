@@ -69,8 +69,10 @@ fn paths(issues: &Value, count: usize) -> Vec<String> {
         numbers().map(|number| format!("{REPO}/issues/{number}{of}")).collect::<Vec<_>>()
     };
     let whole = BELOW_ISSUES.iter().flat_map(|kind| about(kind));
-    let pages = BELOW_ISSUES[1..].iter().flat_map(|kind| about(&format!("{kind}?per_page=50")));
-    let paths: Vec<_> = whole.chain(pages).take(count).collect();
+    let page = |size| {
+        BELOW_ISSUES[1..].iter().flat_map(move |kind| about(&format!("{kind}?per_page={size}")))
+    };
+    let paths: Vec<_> = whole.chain([50, 30].into_iter().flat_map(page)).take(count).collect();
     assert_eq!(paths.len(), count, "too few issues");
     paths
 }
