@@ -25,11 +25,16 @@ pub struct Sight {
     pub limit: u32,
     /// Units left upstream.
     pub remaining: u32,
-    /// The end of the window, by the upstream's clock.
+    /// The end of the window, by the clock of its holder.
     pub reset: Timestamp,
 }
 
 impl Sight {
+    /// Converts the reset from the clock that shows `from` to the one that shows `to`.
+    pub(super) fn moved(self, from: Timestamp, to: Timestamp) -> Self {
+        Self { reset: self.reset + to.since(from) - from.since(to), ..self }
+    }
+
     /// Returns true if a window with this reset is the same one.
     pub(crate) fn is_of(self, reset: Timestamp) -> bool {
         self.reset <= reset + WOBBLE && reset <= self.reset + WOBBLE

@@ -8,7 +8,7 @@
 //! as there is more ([`Record::sync`]).
 //!
 //! - **Times** in reports and answers are spans, because the clocks of replicas differ. Only the
-//!   resets of budgets are times, those of the upstream.
+//!   resets of budgets are times, by the replica's clock. The record keeps them by its own.
 //! - **A part lasts** for [`HELD_FOR`] after the report that it answers. A replica that hears
 //!   nothing for so long uses no more of it. Its part stays taken for as long as the limit counts
 //!   what it may have sent until then. After that it may use a small floor for [`FLOOR_FOR`].
@@ -127,6 +127,8 @@ pub struct BudgetReport {
 pub struct Report {
     /// Number of the report among those of its replica.
     pub number: u64,
+    /// Time of the report by the replica's clock, like the resets in it and in its answer.
+    pub at: Timestamp,
     /// The capacities in use, or wanted.
     pub capacities: Vec<CapacityReport>,
     /// The budgets in use, or wanted.

@@ -83,8 +83,14 @@ impl Record {
         let capacities = report.capacities.iter();
         let capacities =
             capacities.map(|capacity| self.sync_capacity(id, capacity, may_grant)).collect();
-        let budgets = report.budgets.iter();
-        let budgets = budgets.map(|budget| self.sync_budget(now, id, budget, may_grant)).collect();
+        let budgets = report.budgets.iter().map(|budget| {
+            let seen = budget.seen.map(|seen| seen.moved(report.at, now));
+            let moved = BudgetReport { seen, ..budget.clone() };
+            let mut answer = self.sync_budget(now, id, &moved, may_grant);
+            answer.seen = answer.seen.map(|seen| seen.moved(now, report.at));
+            answer
+        });
+        let budgets = budgets.collect();
         self.cooldown_until = self.cooldown_until.max(end_of(now, report.cooldown));
         self.writes.sync(now, id, report.writes);
         Some(Answer {

@@ -12,23 +12,34 @@ const TWO: ReplicaId = ReplicaId(2);
 struct Replica(ReplicaId, u64);
 
 impl Replica {
-    fn report(&mut self, usage: Use) -> Report {
+    fn report(&mut self, at: Timestamp, usage: Use) -> Report {
         self.1 += 1;
         let points =
             CapacityReport { name: "points".into(), max: 100, floor: 0, counts_for: MINUTE, usage };
-        Report { number: self.1, capacities: vec![points], ..Report::default() }
+        Report { number: self.1, at, capacities: vec![points], ..Report::default() }
     }
 
     /// Reports on a capacity of 100, and returns the part.
     fn sync(&mut self, record: &mut Record, now: Timestamp, usage: Use) -> Part {
-        let report = self.report(usage);
+        let report = self.report(now, usage);
         record.sync(now, self.0, &report).unwrap().capacities[0]
     }
 
     /// The same on a budget.
     fn spend(&mut self, record: &mut Record, now: Timestamp, budget: BudgetReport) -> BudgetAnswer {
+        self.spend_at(record, now, now, budget)
+    }
+
+    /// The same by a replica whose clock shows `at`.
+    fn spend_at(
+        &mut self,
+        record: &mut Record,
+        now: Timestamp,
+        at: Timestamp,
+        budget: BudgetReport,
+    ) -> BudgetAnswer {
         self.1 += 1;
-        let report = Report { number: self.1, budgets: vec![budget], ..Report::default() };
+        let report = Report { number: self.1, at, budgets: vec![budget], ..Report::default() };
         record.sync(now, self.0, &report).unwrap().budgets[0]
     }
 
@@ -90,7 +101,7 @@ fn a_replica_gives_up_what_it_does_not_use_before_what_it_uses() {
 #[test]
 fn a_late_report_changes_nothing() {
     let (mut record, mut one, _) = two();
-    let late = one.report(wants(0, 0, 10));
+    let late = one.report(READY, wants(0, 0, 10));
     one.sync(&mut record, READY, wants(0, 0, 50));
     assert_eq!(record.sync(READY, ONE, &late), None);
     assert_eq!(record.taken("points"), 50);
@@ -194,14 +205,14 @@ fn a_refusal_of_one_silences_the_others() {
     let (mut record, _, mut two) = two();
     let refused = Report { number: 1, cooldown: MINUTE, ..Report::default() };
     record.sync(READY, ONE, &refused);
-    let report = two.report(Use::default());
+    let report = two.report(READY, Use::default());
     assert_eq!(record.sync(READY, TWO, &report).unwrap().cooldown, MINUTE);
 }
 
 #[test]
 fn a_lost_replica_keeps_a_floor_for_a_while() {
     let (mut record, mut one, mut two) = two();
-    let mut report = one.report(wants(0, 0, 60));
+    let mut report = one.report(READY, wants(0, 0, 60));
     report.capacities[0].floor = 3;
     record.sync(READY, ONE, &report);
     let over = READY + HELD_FOR;
@@ -250,4 +261,19 @@ fn a_replica_that_is_back_adds_nothing_to_what_others_hold() {
     let back = one.sync(&mut record, over, wants(100, 60, 20));
     assert_eq!(back.bound, 10);
     assert_eq!(one.sync(&mut record, over, wants(5, 5, 20)), Part { held: 10, bound: 10 });
+}
+
+#[test]
+fn a_reset_is_known_to_each_replica_by_its_own_clock() {
+    let (mut record, mut one, mut two) = two();
+    one.spend(&mut record, READY, budget(window(999, 60), wants(1, 1, 0)));
+    for (at, reset) in [(READY + MINUTE, 120), (READY - MINUTE, 0)] {
+        let answer = two.spend_at(&mut record, READY, at, budget(None, wants(0, 0, 1)));
+        assert_eq!(answer.seen, Some(window(999, reset)));
+    }
+    // Its own sight of the same window begins no other one.
+    let seen = budget(window(998, 120), wants(1, 1, 1));
+    let answer = two.spend_at(&mut record, READY, READY + MINUTE, seen);
+    assert_eq!(answer.seen, Some(window(998, 120)));
+    assert_eq!(answer.part.held, 2);
 }

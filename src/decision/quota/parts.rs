@@ -317,6 +317,7 @@ impl Parts {
         self.writes.is_granted &= wants;
         Report {
             number: self.number,
+            at: now,
             capacities,
             budgets,
             cooldown: cooldown.map_or(Duration::ZERO, |until| until.since(now)),

@@ -7,7 +7,9 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode};
 
 use super::{Event, Run, place_of};
 use crate::api::headers::RATE_RESET;
-use crate::api::{RateHeaders, ResourceName, UpstreamLimit, UpstreamLimitKind, upstream_limit};
+use crate::api::{
+    RateHeaders, ResourceName, UpstreamLimit, UpstreamLimitKind, rate_reset, upstream_limit,
+};
 use crate::clock::Timestamp;
 use crate::decision::retry::Failure;
 use crate::decision::{AccountId, Grant, LeaseId, Settlement};
@@ -270,6 +272,7 @@ impl Run<'_> {
             return Ok(());
         }
         self.wobble(&mut answer.headers);
+        self.to_local_clock(replica, &mut answer.headers);
         let rate = RateHeaders::parse(&answer.headers);
         let may_refuse = kind.graphql
             || matches!(answer.status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS);
@@ -289,7 +292,7 @@ impl Run<'_> {
             )
         });
         if let Some(refusal) = &refusal {
-            self.record_retry_time(place_of(account), refusal, rate.as_ref());
+            self.record_retry_time(replica, place_of(account), refusal, rate.as_ref());
         }
         let jitter = self.jitter.unit();
         let settlement = Settlement::Answered {
@@ -380,14 +383,23 @@ impl Run<'_> {
         }
     }
 
+    /// Converts the reset in an answer to the clock of the replica that has it, as a gateway does.
+    fn to_local_clock(&self, replica: usize, headers: &mut HeaderMap) {
+        if let Some(reset) = rate_reset(headers) {
+            let reset = self.shifted(replica, reset, true).as_secs_ceil();
+            headers.insert(RATE_RESET, HeaderValue::from(reset));
+        }
+    }
+
     /// Records the time until which an answer demands silence.
     fn record_retry_time(
         &mut self,
+        replica: usize,
         place: usize,
         refusal: &UpstreamLimit,
         rate: Option<&RateHeaders>,
     ) {
-        let until = named_by(self.now, refusal, rate);
+        let until = self.global(replica, named_by(self.local(replica), refusal, rate));
         let Some(retry_times) = self.retry_times.get_mut(place) else { return };
         match (refusal.kind, &refusal.resource) {
             (UpstreamLimitKind::Secondary, _) => {

@@ -6,6 +6,10 @@ use super::{PrimaryWindow, Seen, WOBBLE, WindowState};
 use crate::clock::Timestamp;
 use crate::decision::fleet::Sight;
 
+/// A reset that others know to be later by less than this is the same. Ours: less than the second
+/// in which the upstream counts.
+const MOVED: Duration = Duration::from_millis(500);
+
 impl PrimaryWindow {
     /// Returns true while no answer has shown the window.
     pub fn is_unknown(&self, now: Timestamp) -> bool {
@@ -38,7 +42,10 @@ impl PrimaryWindow {
         match self.state {
             WindowState::Seen(old) if new.reset + WOBBLE < old.reset => return,
             WindowState::Seen(old) if new.reset <= old.reset + WOBBLE => {
-                self.state = WindowState::Seen(old.merged(new));
+                // The way to the others and back moves a reset a little each time.
+                let is_same = new.reset < old.reset + MOVED;
+                let reset = if is_same { old.reset } else { new.reset };
+                self.state = WindowState::Seen(old.merged(Seen { reset, ..new }));
             }
             _ => {
                 self.state = WindowState::Seen(new);
