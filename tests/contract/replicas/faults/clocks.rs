@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use weir::clock::Clock;
 
-use super::{Load, REPLICAS, assert_none_refused, setup};
+use super::{Load, Pace, REPLICAS, assert_none_refused, setup};
 use crate::replicas::Replicas;
 use crate::support::redis_server::RedisServer;
 
@@ -45,6 +45,10 @@ async fn replicas_whose_clocks_differ_by_a_minute() {
     let replicas = Arc::new(Replicas::start_each(setup("1s"), redis, REPLICAS, &each).await);
     replicas.world.set_limits(&json!({ "core.user": BUDGET, "window.primary": WINDOW }));
     let addresses: Vec<_> = (0..REPLICAS).map(|replica| replicas.address(replica)).collect();
+    // The one ahead finds the first window, and the others hear of it.
+    let first = Load::begin(&replicas, &addresses[1..2]);
+    first.served(1).await;
+    first.set(Pace::Ended);
     let load = Load::begin(&replicas, &addresses);
     let clock = &replicas.world.clock;
     let begun = clock.now();
