@@ -1,7 +1,7 @@
 //! What replicas keep in Redis, unreadable there: AES-256-GCM with the keys of the config.
 //!
-//! Each text has a key of its own, derived from the config's with a random salt (HKDF, RFC 5869), so
-//! that no number of texts wears a key out. A text is bound to its place: moved to another one it
+//! Each text has a key of its own, derived from the config's with a random salt (HKDF, RFC 5869).
+//! So no number of texts wears a key out. A text is bound to its place: moved to another one it
 //! cannot be opened.
 
 use std::sync::Arc;
