@@ -38,7 +38,7 @@ async fn cut_off(passage: Passage) -> (Stage, Link) {
     let stage = Stage::begin_each(redis, &each).await;
     link.set(passage);
     eventually(|| stage.replicas.all().last().is_some_and(|last| is_away(last))).await;
-    assert!(stage.replicas.all().take(REPLICAS - 1).all(|other| is_in_reach(other)));
+    eventually(|| stage.replicas.all().take(REPLICAS - 1).all(|other| is_in_reach(other))).await;
     (stage, link)
 }
 
