@@ -12,10 +12,11 @@ use super::Reply;
 use super::budgets::{accounts_of, token_states};
 use super::clients::active_clients;
 use crate::clock::Timestamp;
+use crate::decision::AccountSnapshot;
 use crate::decision::fleet::{FLOOR_FOR, HELD_FOR};
 use crate::gateway::{Gateway, WithoutToken};
 use crate::state::Reach;
-use crate::telemetry::CONTENT_TYPE;
+use crate::telemetry::{CONTENT_TYPE, Metrics};
 use crate::tokens::HealthState;
 use crate::writes::WriteState;
 
@@ -130,8 +131,7 @@ pub fn metrics(gateway: &Gateway) -> Reply {
         metrics.set_spools(spools.files, spools.bytes);
         if let Some(reach) = reach(gateway) {
             metrics.set_redis_up(reach == Reach::In);
-            let replica = gateway.env.replica.as_ref();
-            metrics.set_replicas_heard(replica.map_or(1, |replica| replica.peers.count()) as u64);
+            metrics.set_replicas_heard(heard(gateway));
         }
         for (listener, state, open) in gateway.env.connections.figures() {
             metrics.set_connections(listener.name(), state.name(), open);
@@ -162,11 +162,7 @@ pub fn metrics(gateway: &Gateway) -> Reply {
                 );
             }
         }
-        for account in &snapshot {
-            for (limit, held) in &account.parts {
-                metrics.set_part(&account.name, limit, (*held).into());
-            }
-        }
+        set_parts(metrics, &snapshot);
         // With thousands of accounts not every series has room: used limits come before unused
         // ones.
         for is_used in [true, false] {
@@ -223,4 +219,17 @@ pub fn page(status: StatusCode, content_type: HeaderValue, body: impl Into<Bytes
     reply.headers_mut().insert(header::CONTENT_TYPE, content_type);
     reply.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     reply
+}
+
+/// Replicas that were heard, with this one.
+fn heard(gateway: &Gateway) -> u64 {
+    gateway.env.replica.as_ref().map_or(1, |replica| replica.peers.count()) as u64
+}
+
+fn set_parts(metrics: &Metrics, accounts: &[AccountSnapshot]) {
+    for account in accounts {
+        for (limit, held) in &account.parts {
+            metrics.set_part(&account.name, limit, (*held).into());
+        }
+    }
 }

@@ -108,10 +108,7 @@ pub async fn keep_hearing(
                     }
                     Content::Write(news) if !is_own => _ = replica.write_news.send(news),
                     Content::Learned(findings) if !is_own => {
-                        let names = cache.far_names(&replica);
-                        let read = |finding| read(finding, &names, &concerned.dispatcher);
-                        let findings = findings.into_iter().filter_map(read);
-                        findings.for_each(|finding| concerned.dispatcher.learn(finding));
+                        learn(&replica, &concerned, findings);
                     }
                     Content::Limited(_)
                     | Content::Noted(..)
@@ -119,6 +116,16 @@ pub async fn keep_hearing(
                     | Content::Learned(_) => {}
                 }
             }
+        }
+    }
+}
+
+/// Learns what another replica has learned.
+fn learn(replica: &Replica, concerned: &Concerned, findings: Vec<SharedFinding>) {
+    let names = concerned.cache.far_names(replica);
+    for finding in findings {
+        if let Some(finding) = read(finding, &names, &concerned.dispatcher) {
+            concerned.dispatcher.learn(finding);
         }
     }
 }

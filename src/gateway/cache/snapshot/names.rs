@@ -62,11 +62,11 @@ impl Names {
         let addresses =
             [upstream.url.as_str(), upstream.graphql_url.as_str(), upstream.uploads_url.as_str()];
         let upstream_parts = addresses.into_iter().chain([dialect.as_str()]);
-        let (mut scopes, mut named) = (Vec::new(), NamedTokens::default());
+        let (mut scopes, mut listed) = (Vec::new(), NamedTokens::default());
         let mut accounts = Vec::new();
         for (index, account) in config.accounts.iter().enumerate() {
             let id = config.account_id(index);
-            let name = account_name(&namer, account, id, tokens, &mut named);
+            let name = account_name(&namer, account, id, tokens, &mut listed);
             if !account.retired {
                 scopes.push((Scope::Account(id.0), name.clone()));
             }
@@ -90,7 +90,7 @@ impl Names {
             scopes.push((Scope::Pool(index), namer.name(about.into_iter().chain(members))));
         }
         let upstream = namer.name(upstream_parts.map(str::as_bytes));
-        Self { upstream, scopes, tokens: named.tokens, slots: named.slots }
+        Self { upstream, scopes, tokens: listed.tokens, slots: listed.slots }
     }
 
     /// The numbers of the scopes.
@@ -116,13 +116,13 @@ fn account_name(
     account: &Account,
     id: AccountId,
     tokens: &Tokens,
-    named: &mut NamedTokens,
+    listed: &mut NamedTokens,
 ) -> String {
     let mut credentials = Vec::new();
     for (identity, slot, token) in tokens.identities(id) {
         let name = namer.name([&b"token"[..], &identity]);
-        named.slots.push((slot, name.clone()));
-        named.tokens.extend(token.map(|token| (token_key(token), name.clone())));
+        listed.slots.push((slot, name.clone()));
+        listed.tokens.extend(token.map(|token| (token_key(token), name.clone())));
         credentials.push(name);
     }
     credentials.sort_unstable();
