@@ -58,7 +58,8 @@ async fn permissions_and_prices_are_learned_by_one_for_all() {
 async fn deliver(replicas: &Replicas, replica: usize, guid: &str) -> Reply {
     let body = json!({ "action": "edited", "issue": { "number": 3 }, "repository": { "id": 1, "full_name": "acme/widgets" } }).to_string();
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes()), body.as_bytes());
-    let digits = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let digits = tag.as_ref().iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    let digits: String = digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect();
     let headers = [
         ("authorization", ""),
         ("content-type", "application/json"),
