@@ -1,5 +1,5 @@
-//! What a replica has learned from answers, for the others. Accounts and tokens have the names that
-//! all replicas share.
+//! Findings of a replica from answers, for the others. Tokens have the names that all replicas
+//! share.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub enum SharedFinding {
         method: String,
         /// Its path, without a query.
         path: String,
-        /// What was observed.
+        /// The observation.
         observation: Observed,
         /// Name and level of the only permission that the answer names for its endpoint.
         accepted: Option<(String, String)>,

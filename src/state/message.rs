@@ -32,7 +32,7 @@ pub enum Content {
     Changed(u64, Vec<Change>),
     /// News of a queued write.
     Write(WriteNews),
-    /// What answers have taught the sender.
+    /// Findings of the sender.
     Learned(Vec<SharedFinding>),
     /// The sender has noted the changes of this message of that replica.
     Noted(ReplicaId, u64),

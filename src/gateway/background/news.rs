@@ -130,7 +130,7 @@ fn learn(replica: &Replica, concerned: &Concerned, findings: Vec<SharedFinding>)
     }
 }
 
-/// What answers have taught this replica since the last time, for the others.
+/// The findings of this replica since the last time, for the others.
 fn findings_of(replica: &Replica, concerned: &Concerned) -> Vec<SharedFinding> {
     let findings = concerned.dispatcher.take_findings();
     if findings.is_empty() {

@@ -229,7 +229,7 @@ impl<C: Fn() -> Option<Arc<Dispatcher>>> Syncing<C> {
     }
 }
 
-/// What the others are to know of a refusal.
+/// The part of a report that the others are to hear of at once.
 fn closed_of(account: &str, report: &Report) -> Closed {
     let closed = report.budgets.iter().filter(|budget| !budget.closed_for.is_zero());
     let resources_for = closed.map(|budget| (budget.resource.clone(), budget.closed_for)).collect();

@@ -1,5 +1,5 @@
-//! What answers have taught this replica, for the others: permissions of tokens, and prices of
-//! GraphQL operations.
+//! Findings of this replica, for the others: permissions of tokens, and prices of GraphQL
+//! operations.
 //!
 //! A lost finding costs another replica one request, which teaches it the same.
 
