@@ -208,17 +208,22 @@ async fn begin(
         let awaited = file.map(|(path, store)| AwaitedStore { path, store });
         return Ok(Begun { current, store, awaited });
     }
-    let recovery = match &file {
-        Some((path, store)) => {
-            let opened = with_stored_writes(|each| FileStore::open(path, each));
-            let (file, mut recovery) = opened.map_err(logged("cannot keep writes"))?;
-            recovery.next_number = file.first_number();
-            store.open(Arc::new(file));
-            recovery
-        }
-        None => Recovery::default(),
+    // Beside the rest of the start: a file of many writes takes as long.
+    let opening = file.map(|(path, store)| {
+        let opened =
+            std::thread::spawn(move || with_stored_writes(|each| FileStore::open(&path, each)));
+        (opened, store)
+    });
+    let recover = || {
+        let Some((opened, store)) = opening else { return Ok(Recovery::default()) };
+        let opened = opened.join().unwrap_or_else(|_| Err("reading them failed".into()));
+        let (file, mut recovery) = opened?;
+        recovery.next_number = file.first_number();
+        store.open(Arc::new(file));
+        Ok(recovery)
     };
-    let current = Current::with_writes(config, clock, metrics, all, recovery);
+    let current = Current::with_writes(config, clock, metrics, all, recover);
+    let current = current.map_err(logged::<String>("cannot keep writes"))?;
     Ok(Begun { current, store, awaited: None })
 }
 

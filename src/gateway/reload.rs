@@ -4,6 +4,7 @@
 //! with the one they began with. Both share all lasting state: the quota ledger, stored answers,
 //! queued writes. `config/reload.rs` keeps the indexes of accounts and clients stable.
 
+use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
@@ -83,23 +84,29 @@ impl Current {
     /// [`Current::with_writes`] with an in-memory write store.
     pub fn new(config: Arc<Config>, clock: Clock, metrics: Arc<Metrics>) -> Arc<Self> {
         let store = Arc::new(MemoryStore::default());
-        Self::with_writes(config, clock, metrics, store, Recovery::default())
+        let Ok(current) = Self::with_writes(config, clock, metrics, store, || {
+            Ok::<_, Infallible>(Recovery::default())
+        });
+        current
     }
 
     /// Builds everything, starts the background tasks, and resumes the writes of an earlier
     /// process. Does not listen yet. Must run on a tokio runtime.
-    pub fn with_writes(
+    ///
+    /// `recover` opens the store. It is called when everything is built, so that its caller can
+    /// read the store meanwhile. Nothing has begun if it fails.
+    pub fn with_writes<E>(
         config: Arc<Config>,
         clock: Clock,
         metrics: Arc<Metrics>,
         store: Arc<dyn WriteStore>,
-        recovery: Recovery,
-    ) -> Arc<Self> {
-        let mut config = Arc::unwrap_or_clone(config);
-        config.remember_clients(recovery.clients());
-        let current = Self::begin(config, clock, metrics, store, None);
+        recover: impl FnOnce() -> Result<Recovery, E>,
+    ) -> Result<Arc<Self>, E> {
+        let built = Gateway::start(config, clock, metrics, store);
+        let recovery = recover()?;
+        let current = Self::begin(built, None);
         current.open_writes(recovery);
-        current
+        Ok(current)
     }
 
     /// Builds everything beside a predecessor, which has written its snapshot into this file.
@@ -111,19 +118,15 @@ impl Current {
         store: Arc<dyn WriteStore>,
         handover: Option<&Path>,
     ) -> Arc<Self> {
-        let current = Self::begin(Arc::unwrap_or_clone(config), clock, metrics, store, handover);
+        let current = Self::begin(Gateway::start(config, clock, metrics, store), handover);
         current.gateway().writes.queue().await_store();
         current
     }
 
     fn begin(
-        config: Config,
-        clock: Clock,
-        metrics: Arc<Metrics>,
-        store: Arc<dyn WriteStore>,
+        (gateway, called): (Gateway, mpsc::UnboundedReceiver<u64>),
         handover: Option<&Path>,
     ) -> Arc<Self> {
-        let (gateway, called) = Gateway::start(Arc::new(config), clock, metrics, store);
         let gateway = Arc::new(gateway);
         let snapshots = Snapshots::begin(&gateway.cache, handover);
         tokio::spawn(Arc::clone(gateway.dispatcher.admissions()).run());

@@ -2,6 +2,7 @@
 //! usual ones.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -317,8 +318,9 @@ pub fn gateway_by(text: &str, clock: &Clock) -> (Arc<Current>, Listening) {
         clock.clone(),
         Arc::new(Metrics::new()),
         store,
-        Recovery::default(),
+        || Ok::<_, Infallible>(Recovery::default()),
     );
+    let Ok(current) = current;
     let listening = Listening::open(&current).unwrap();
     (current, listening)
 }
