@@ -222,7 +222,7 @@ async fn begin(
         store.open(Arc::new(file));
         Ok(recovery)
     };
-    let current = Current::with_writes(config, clock, metrics, all, recover);
+    let current = Current::with_writes_from(config, clock, metrics, all, recover);
     let current = current.map_err(logged::<String>("cannot keep writes"))?;
     Ok(Begun { current, store, awaited: None })
 }

@@ -84,18 +84,26 @@ impl Current {
     /// [`Current::with_writes`] with an in-memory write store.
     pub fn new(config: Arc<Config>, clock: Clock, metrics: Arc<Metrics>) -> Arc<Self> {
         let store = Arc::new(MemoryStore::default());
-        let Ok(current) = Self::with_writes(config, clock, metrics, store, || {
-            Ok::<_, Infallible>(Recovery::default())
-        });
-        current
+        Self::with_writes(config, clock, metrics, store, Recovery::default())
     }
 
     /// Builds everything, starts the background tasks, and resumes the writes of an earlier
     /// process. Does not listen yet. Must run on a tokio runtime.
-    ///
-    /// `recover` opens the store. It is called when everything is built, so that its caller can
-    /// read the store meanwhile. Nothing has begun if it fails.
-    pub fn with_writes<E>(
+    pub fn with_writes(
+        config: Arc<Config>,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+        store: Arc<dyn WriteStore>,
+        recovery: Recovery,
+    ) -> Arc<Self> {
+        let recovered = || Ok::<_, Infallible>(recovery);
+        let Ok(current) = Self::with_writes_from(config, clock, metrics, store, recovered);
+        current
+    }
+
+    /// The same with the result of `recover`, which opens the store. It is called when everything
+    /// is built, so that its caller can read the store meanwhile. If it fails, nothing has begun.
+    pub fn with_writes_from<E>(
         config: Arc<Config>,
         clock: Clock,
         metrics: Arc<Metrics>,

@@ -2,7 +2,6 @@
 //! usual ones.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -318,9 +317,8 @@ pub fn gateway_by(text: &str, clock: &Clock) -> (Arc<Current>, Listening) {
         clock.clone(),
         Arc::new(Metrics::new()),
         store,
-        || Ok::<_, Infallible>(Recovery::default()),
+        Recovery::default(),
     );
-    let Ok(current) = current;
     let listening = Listening::open(&current).unwrap();
     (current, listening)
 }

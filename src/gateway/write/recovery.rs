@@ -22,7 +22,7 @@ use crate::gateway::write::queue::write_queue::Queue;
 /// The contents of a store, to be sorted by number.
 #[derive(Default)]
 pub struct Recovery {
-    writes: Vec<Box<(Write, Progress, Size)>>,
+    writes: Vec<(Write, Progress, Size)>,
     /// Above every number in the store.
     pub next_number: u64,
 }
@@ -49,13 +49,13 @@ impl Recovery {
         let write = Write::decode_outline(&stored.request)?;
         let progress = Progress::decode_state(&stored.progress)?;
         self.next_number = self.next_number.max(number + 1);
-        self.writes.push(Box::new((write, progress, Size::of(stored))));
+        self.writes.push((write, progress, Size::of(stored)));
         Ok(())
     }
 
     /// The clients of these writes.
     pub fn clients(&self) -> BTreeSet<Arc<str>> {
-        self.writes.iter().map(|recovered| Arc::clone(&recovered.0.client)).collect()
+        self.writes.iter().map(|(write, ..)| Arc::clone(&write.client)).collect()
     }
 }
 
@@ -124,15 +124,14 @@ impl Queue {
 
     /// Takes up the writes of an earlier process, or of another replica.
     pub(super) fn recover(self: &Arc<Self>, writes: &Writes, mut recovery: Recovery) -> Recovered {
-        recovery.writes.sort_by_key(|recovered| recovered.0.id.number);
+        recovery.writes.sort_by_key(|(write, ..)| write.id.number);
         let now = self.clock.now();
         let mut counts = Recovered::default();
         {
             let inner = &mut *self.inner.lock();
             inner.next_number = inner.next_number.max(recovery.next_number);
         }
-        for recovered in recovery.writes {
-            let (write, progress, size) = *recovered;
+        for (write, progress, size) in recovery.writes {
             // A synchronous write without a waiter, whose acceptance was never announced.
             if progress.state == WriteState::Queued && progress.has_waiter {
                 drop(self.store.apply(Change::Remove(vec![write.id.number])));

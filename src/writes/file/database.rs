@@ -1,9 +1,9 @@
 //! The database in the file: its tables, its checks, and the commit of changes.
 //!
 //! Two tables hold the two texts of each write by its number, so that progress does not rewrite
-//! bodies; a third identifies the file. Each text carries a checksum of its own for later reads,
-//! because redb verifies those of its pages only when it opens a file. Left out: the time of
-//! opening and committing (`worker`).
+//! bodies; a third identifies the file. Each text carries a checksum of its own, because redb
+//! verifies those of its pages only when it opens a file. Left out: the time of opening and
+//! committing (`worker`).
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -139,8 +139,8 @@ impl WritesDatabase {
                 return Err(of(format!("the next progress is that of write {}", other.value())));
             }
             let stored = Stored {
-                request: unframed(request.value()).map_err(of)?,
-                progress: unframed(progress.value()).map_err(of)?,
+                request: opened(REQUEST_KIND, number, request.value()).map_err(of)?,
+                progress: opened(PROGRESS_KIND, number, progress.value()).map_err(of)?,
             };
             each(number, stored).map_err(of)?;
             next = next.max(number.saturating_add(1));
@@ -322,12 +322,6 @@ fn opened(kind: u8, number: u64, kept: &[u8]) -> Result<Bytes, String> {
         }
         _ => Err("its checksum is wrong".into()),
     }
-}
-
-/// Returns the text without its checksum, where redb has just verified the page.
-fn unframed(kept: &[u8]) -> Result<Bytes, String> {
-    let (_, bytes) = kept.split_first_chunk::<CHECKSUM_BYTES>().ok_or("it is cut short")?;
-    Ok(Bytes::copy_from_slice(bytes))
 }
 
 /// Runs a closure and turns a panic into a text: redb may panic on damaged pages.

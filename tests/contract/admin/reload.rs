@@ -1,7 +1,6 @@
 //! Reloads: what changes at once, what continues, and the effect of a faulty config (SPECIFICATION,
 //! "Configuration").
 
-use std::convert::Infallible;
 use std::time::Duration;
 
 use http::Method;
@@ -365,9 +364,8 @@ async fn a_client_restored_by_a_reload_finds_its_writes() {
         Clock::system(),
         Arc::new(Metrics::new()),
         store,
-        || Ok::<_, Infallible>(recovery),
+        recovery,
     );
-    let Ok(restarted) = restarted;
     let before = restarted.gateway().writes.queue().write_status(done).unwrap();
     restarted.apply_config(config::parsed(&world.text));
     let gateway = restarted.gateway();
