@@ -1,55 +1,88 @@
-//! `GET /api/clients`: each client's requests, waits and gateway errors since the process began.
+//! `GET /api/clients`: each client's requests, waits, gateway errors and spending since the process
+//! began.
 //!
-//! The counts match `weir_requests_total` and `weir_refused_total`. Left out: keys and their
+//! The counts match `weir_requests_total`, `weir_refused_total`, `weir_units_total` and
+//! `weir_points_total`. Left out: keys and their
 //! hashes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::config::Client;
 use crate::config::input::reader::Choice as _;
 use crate::gateway::Gateway;
-use crate::telemetry::ClientFigures;
+use crate::telemetry::{ClientFigures, SpentSum};
 
-#[derive(Debug, Serialize)]
+/// All clients.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Clients {
     /// In the order of the config.
     pub clients: Vec<ClientUse>,
     /// Requests without an accepted key.
     pub without_key: RequestCounts,
+    /// Spending of clients that the config has no longer, and what had no room of its own.
+    pub other_spending: Vec<Spending>,
 }
 
-#[derive(Debug, Serialize)]
+/// One client: its requests, its waits and its spending.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct ClientUse {
     /// Name in the config.
     pub client: String,
-    pub priority: &'static str,
+    /// `normal` or another one of the config.
+    pub priority: String,
+    /// Weight among the clients of its priority.
     pub weight: u32,
     /// Requests that wait right now.
     pub waiting: u64,
+    /// Its requests.
     #[serde(flatten)]
     pub counts: RequestCounts,
+    /// The waits of its finished requests.
     pub waits: Waits,
+    /// Units of budgets spent.
+    pub units: u64,
+    /// Points taken.
+    pub points: u64,
+    /// The same by account, resource and endpoint, the most units first.
+    pub spending: Vec<Spending>,
 }
 
-#[derive(Debug, Serialize)]
+/// What was spent of one account at one endpoint.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Spending {
+    /// Account name in the config.
+    pub account: String,
+    /// Resource of the budget.
+    pub resource: String,
+    /// Route template.
+    pub endpoint: String,
+    /// Units of the budget, spent or perhaps spent.
+    pub units: u64,
+    /// Points of the secondary limit.
+    pub points: u64,
+}
+
+/// Numbers of finished requests.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct RequestCounts {
     /// Requests finished.
     pub requests: u64,
     /// Requests among them that the gateway refused.
     pub refused: u64,
     /// `refused` by reason.
-    pub refused_by: BTreeMap<&'static str, u64>,
+    pub refused_by: BTreeMap<String, u64>,
 }
 
 /// Waits of finished requests.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Waits {
     /// Requests that waited for a millisecond or more.
     pub count: u64,
+    /// Sum of the waits.
     pub sum_seconds: f64,
     /// Median; at most a quarter too high.
     pub p50_seconds: f64,
@@ -59,19 +92,33 @@ pub struct Waits {
 
 /// Takes a snapshot of all clients.
 pub fn of(gateway: &Gateway) -> Clients {
+    let mut spent = BTreeMap::<String, Vec<Spending>>::new();
+    for SpentSum { client, account, resource, endpoint, units, points } in
+        gateway.env.metrics.spending()
+    {
+        let endpoint = endpoint.to_owned();
+        let spending = Spending { account, resource, endpoint, units, points };
+        spent.entry(client).or_default().push(spending);
+    }
     let clients = active_clients(gateway).map(|(client, waiting)| {
+        let spending = spent.remove(&*client.name).unwrap_or_default();
         let figures = gateway.env.metrics.client_figures(Some(&client.name));
         ClientUse {
             client: client.name.to_string(),
-            priority: client.priority.name(),
+            priority: client.priority.name().to_owned(),
             weight: client.weight.get(),
             waiting,
             waits: Waits::from(&figures),
             counts: figures.into(),
+            units: spending.iter().map(|spending| spending.units).sum(),
+            points: spending.iter().map(|spending| spending.points).sum(),
+            spending,
         }
     });
+    let clients = clients.collect();
     Clients {
-        clients: clients.collect(),
+        clients,
+        other_spending: spent.into_values().flatten().collect(),
         without_key: gateway.env.metrics.client_figures(None).into(),
     }
 }
@@ -88,7 +135,11 @@ impl From<ClientFigures> for RequestCounts {
         Self {
             requests: figures.requests,
             refused: figures.refused.values().sum(),
-            refused_by: figures.refused,
+            refused_by: figures
+                .refused
+                .into_iter()
+                .map(|(reason, count)| (reason.to_owned(), count))
+                .collect(),
         }
     }
 }

@@ -7,7 +7,7 @@
 pub(crate) mod advice;
 pub(crate) mod budgets;
 pub(crate) mod cache;
-mod clients;
+pub(crate) mod clients;
 mod listener;
 mod pages;
 mod reload;

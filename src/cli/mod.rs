@@ -54,6 +54,8 @@ enum Command {
     Budgets(admin::Budgets),
     /// Show what is stored in a running gateway, or take some of it out
     Cache(admin::Cache),
+    /// Show what each client asks, waits and spends, asked of a running gateway
+    Clients(admin::Clients),
     /// Show which replica holds which part of the limits, asked of a running gateway
     Replicas(admin::Replicas),
     /// Show the queue of writes of a running gateway, cancel one or try it again
@@ -86,6 +88,7 @@ pub fn main() -> ExitCode {
         Command::Simulate(simulate) => simulate.run(),
         Command::Budgets(budgets) => budgets.run(),
         Command::Cache(cache) => cache.run(),
+        Command::Clients(clients) => clients.run(),
         Command::Replicas(replicas) => replicas.run(),
         Command::Writes(writes) => writes.run(),
         Command::Key(key) => key.run(),

@@ -4,7 +4,7 @@
 //! Names are shared: a label set for a lookup allocates nothing if its names are `Arc<str>`
 //! already.
 
-use std::fmt::Debug;
+use std::fmt::{Debug, Display, Formatter};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -32,6 +32,12 @@ impl Name {
     /// Returns the client's name, or `_none` when no key was accepted.
     pub(super) fn of_client(client: Option<&Arc<str>>) -> Self {
         client.map_or_else(|| Self::from("_none"), |name| Self(Arc::clone(name)))
+    }
+}
+
+impl Display for Name {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
@@ -105,6 +111,12 @@ label_set!(UpstreamLabels {
     resource: Name = OVERFLOW.into(),
     endpoint: &'static str = OVERFLOW,
     status: Status = Status::OTHER,
+});
+label_set!(SpendingLabels {
+    client: Name = OVERFLOW.into(),
+    account: Name = OVERFLOW.into(),
+    resource: Name = OVERFLOW.into(),
+    endpoint: &'static str = OVERFLOW,
 });
 label_set!(EndpointLabels { endpoint: &'static str = OVERFLOW });
 label_set!(AccountLimitLabels { account: Name = OVERFLOW.into(), limit: &'static str = OVERFLOW });

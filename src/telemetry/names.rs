@@ -19,6 +19,10 @@ pub enum Metric {
     UpstreamDurationSeconds,
     #[strum(message = "Requests the upstream refused for a limit")]
     UpstreamLimitedTotal,
+    #[strum(message = "Units of budgets that requests have spent or may have spent")]
+    UnitsTotal,
+    #[strum(message = "Points of the secondary limit that requests have taken")]
+    PointsTotal,
     #[strum(message = "Requests the gateway refused itself")]
     RefusedTotal,
     #[strum(message = "Open connections by listener and state")]

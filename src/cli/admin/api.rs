@@ -216,8 +216,13 @@ impl AdminApi {
         mismatch: &str,
         format: impl FnOnce(&T) -> String,
     ) -> Result<String, Fault> {
-        let answer: T = serde_json::from_slice(body).map_err(|_| self.not_admin(&mismatch))?;
+        let answer: T = self.read(body, mismatch)?;
         Ok(if json { String::from_utf8_lossy(body).into_owned() + "\n" } else { format(&answer) })
+    }
+
+    /// Parses an answer.
+    pub fn read<T: DeserializeOwned>(&self, body: &[u8], mismatch: &str) -> Result<T, Fault> {
+        serde_json::from_slice(body).map_err(|_| self.not_admin(&mismatch))
     }
 
     async fn request(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, Fault> {

@@ -4,12 +4,14 @@ mod advise;
 mod api;
 mod budgets;
 mod cache;
+mod clients;
 mod replicas;
 mod tls;
 mod writes;
 
 pub use budgets::Budgets;
 pub use cache::Cache;
+pub use clients::Clients;
 pub use replicas::Replicas;
 pub use writes::Writes;
 

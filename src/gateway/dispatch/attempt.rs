@@ -259,10 +259,12 @@ impl Dispatcher {
             status,
             duration: elapsed,
         });
+        let account = lease.account();
+        let spent = |units| self.count_spent(job, progress, account, &resource, units);
         let mut answer = match result {
             Ok(answer) => answer,
             Err(error) => {
-                progress.spent(job.route.cost);
+                spent(job.route.cost);
                 // Otherwise the gateway gave up, and the drop of the lease says so.
                 if matches!(error, FetchError::Lost(_) | FetchError::Stale(_)) {
                     lease.lost();
@@ -277,7 +279,7 @@ impl Dispatcher {
         let status = answer.status;
         let settled = self.settle(job, lease, credential, requested_at, answer);
         let is_refused = matches!(settled, Err(Unanswered::Limited(_)));
-        progress.spent(units_spent(status, is_refused, job.route.cost));
+        spent(units_spent(status, is_refused, job.route.cost));
         if let Ok(answer) = &settled {
             self.observe(job, answer, stored);
         }

@@ -4,19 +4,20 @@ use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::UpstreamLimit;
+use crate::api::{ResourceName, UpstreamLimit};
 use crate::clock::Timestamp;
 use crate::decision::attempts::{Ended, Failed};
 use crate::decision::breaker::Outage;
-use crate::decision::{ClientId, LimitDenied, LimitKind, Until, WriteSpacing};
+use crate::decision::{AccountId, ClientId, LimitDenied, LimitKind, Until, WriteSpacing};
 use crate::gateway::dispatch::attempt::Unanswered;
 use crate::gateway::dispatch::breaker::CircuitBreaker;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::Job;
-use crate::gateway::dispatch::progress::Hold;
+use crate::gateway::dispatch::progress::{Hold, RequestProgress};
 use crate::gateway::dispatch::route::Route;
 use crate::gateway::error::GatewayError;
 use crate::gateway::upstream::fetch::{FetchError, Reuse};
+use crate::telemetry::Spent;
 
 /// Further credentials for a read if another kind is wanted. Chosen here: the number of kinds.
 const UNFIT_MAX: usize = 3;
@@ -31,6 +32,27 @@ const EVENT_PAUSE: Duration = Duration::from_secs(1);
 pub const UNFIT: &str = "the upstream wants another kind of credential for it";
 
 impl Dispatcher {
+    /// Counts what an attempt has spent, or may have spent.
+    pub(super) fn count_spent(
+        &self,
+        job: &Job,
+        progress: &RequestProgress,
+        account: AccountId,
+        resource: &ResourceName,
+        units: u32,
+    ) {
+        progress.spent(units);
+        let client = self.env.config.clients.get(job.client as usize);
+        self.env.metrics.spent(&Spent {
+            client: client.map(|client| &client.name),
+            account: self.env.account_name(account),
+            resource: resource.as_str(),
+            endpoint: &job.route.endpoint.template,
+            units,
+            points: job.route.points,
+        });
+    }
+
     /// An attempt without an answer in the terms of `decision`.
     pub(super) fn ended(&self, job: &Job, unanswered: &Unanswered, reuse: Reuse) -> Ended {
         match unanswered {

@@ -9,6 +9,7 @@
 //! listener (`admin`).
 
 mod replicas;
+mod spending;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
@@ -37,6 +38,8 @@ use super::series::{SERIES_MAX, Series};
 use super::tally::{ClientFigures, Tally};
 use crate::clock::Timestamp;
 use replicas::ReplicaFigures;
+use spending::Spending;
+pub use spending::{Spent, SpentSum};
 
 /// Media type of [`Metrics::encode`]. Prometheus reads it since version 2.5; plain Prometheus text
 /// would lose the counters' types.
@@ -107,6 +110,7 @@ struct Counts {
     upstream_requests: Count<UpstreamLabels>,
     upstream_duration: Durations<EndpointLabels>,
     upstream_limited: Count<AccountLimitLabels>,
+    spending: Spending,
     refused: Count<RefusedLabels>,
     connections_accepted: Count<ListenerLabels>,
     connections_ended: Count<ReasonLabels>,
@@ -485,6 +489,7 @@ impl Counts {
             upstream_requests: counts(registry, Metric::UpstreamRequestsTotal),
             upstream_duration: durations(registry, Metric::UpstreamDurationSeconds),
             upstream_limited: counts(registry, Metric::UpstreamLimitedTotal),
+            spending: Spending::registered(registry),
             refused: counts(registry, Metric::RefusedTotal),
             connections_accepted: counts(registry, Metric::ConnectionsAcceptedTotal),
             connections_ended: counts(registry, Metric::ConnectionsEndedTotal),

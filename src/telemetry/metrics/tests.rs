@@ -25,6 +25,14 @@ fn everything_once() -> Metrics {
         status: Some(304),
         duration: Duration::from_millis(30),
     });
+    metrics.spent(&Spent {
+        client: Some(&"ci".into()),
+        account: "bot",
+        resource: "core",
+        endpoint: "/repos/{owner}/{repo}",
+        units: 1,
+        points: 5,
+    });
     metrics.limited("bot", "primary");
     metrics.refused(None, "no_key");
     metrics.connection_accepted("http");
@@ -79,6 +87,8 @@ fn every_metric_of_the_contract_has_exactly_its_name_and_labels() {
         r#"weir_upstream_requests_total{account="bot",resource="core",endpoint="/repos/{owner}/{repo}",status="304"} 1"#,
         r#"weir_upstream_duration_seconds_count{endpoint="/repos/{owner}/{repo}"} 1"#,
         r#"weir_upstream_limited_total{account="bot",limit="primary"} 1"#,
+        r#"weir_units_total{client="ci",account="bot",resource="core",endpoint="/repos/{owner}/{repo}"} 1"#,
+        r#"weir_points_total{client="ci",account="bot",resource="core",endpoint="/repos/{owner}/{repo}"} 5"#,
         r#"weir_refused_total{client="_none",reason="no_key"} 1"#,
         r#"weir_connections{listener="http",state="busy"} 9"#,
         r#"weir_connections_accepted_total{listener="http"} 1"#,

@@ -1,0 +1,220 @@
+//! `weir clients`: what each client asks, waits and spends, from a running gateway. With a name:
+//! where that client spends.
+
+use std::cmp::Reverse;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::api::{AdminApi, Fault, GatewayOptions};
+use super::plain;
+use crate::admin::clients::{ClientUse, Clients as Snapshot};
+use crate::cli::counted;
+
+/// Rows of one client's spending; the rest is summed up.
+const ROWS_MAX: usize = 40;
+
+#[derive(Args)]
+pub struct Clients {
+    /// The client whose spending is shown by account and endpoint; all clients without it
+    client: Option<String>,
+    #[command(flatten)]
+    options: GatewayOptions,
+}
+
+impl Clients {
+    pub fn run(self) -> ExitCode {
+        let GatewayOptions { gateway, json } = self.options;
+        let client = self.client;
+        gateway.run("weir clients", async |api| fetch(api, client.as_deref(), json).await)
+    }
+}
+
+async fn fetch(api: &AdminApi, client: Option<&str>, json: bool) -> Result<String, Fault> {
+    let body = api.get("/api/clients").await?;
+    let mismatch = "its answer is not about clients";
+    let Some(name) = client else {
+        return api.printed(&body, json, mismatch, |all: &Snapshot| render(all, &api.address));
+    };
+    let mut all: Snapshot = api.read(&body, mismatch)?;
+    all.clients.retain(|client| client.client == name);
+    let Some(one) = all.clients.first() else {
+        return Err(Fault::Rejected(format!("there is no client named {}", plain(name))));
+    };
+    if json { Ok(serde_json::json!(one).to_string() + "\n") } else { Ok(render_one(one)) }
+}
+
+fn render(all: &Snapshot, address: &str) -> String {
+    let mut clients: Vec<&ClientUse> = all.clients.iter().collect();
+    clients.sort_by_key(|client| (Reverse(client.units), Reverse(client.counts.requests)));
+    let units: u64 = clients.iter().map(|client| client.units).sum();
+    let mut text = format!(
+        "weir at {address}: {}, {} spent since its start\n\n",
+        counted(clients.len() as u64, "client"),
+        counted(units, "unit")
+    );
+    let heading =
+        ["client", "requests", "refused", "waiting", "p99 wait", "units", "share", "points"];
+    let rows = clients.into_iter().map(|client| {
+        vec![
+            plain(&client.client),
+            client.counts.requests.to_string(),
+            client.counts.refused.to_string(),
+            client.waiting.to_string(),
+            format!("{:.1} s", client.waits.p99_seconds),
+            client.units.to_string(),
+            share(client.units, units),
+            client.points.to_string(),
+        ]
+    });
+    table(&heading, 1, rows, &mut text);
+    let other: u64 = all.other_spending.iter().map(|spending| spending.units).sum();
+    if other > 0 {
+        let _ =
+            writeln!(text, "\nof clients that have left the config: {}", counted(other, "unit"));
+    }
+    if all.without_key.requests > 0 {
+        let requests = counted(all.without_key.requests, "request");
+        let _ = writeln!(text, "\nwithout an accepted key: {requests}");
+    }
+    text
+}
+
+fn render_one(client: &ClientUse) -> String {
+    let mut text = format!(
+        "{}: {}, {} refused, {} spent, {} taken\n",
+        plain(&client.client),
+        counted(client.counts.requests, "request"),
+        client.counts.refused,
+        counted(client.units, "unit"),
+        counted(client.points, "point"),
+    );
+    for (reason, count) in &client.counts.refused_by {
+        let _ = writeln!(text, "  refused by {}: {count}", plain(reason));
+    }
+    text.push('\n');
+    let heading = ["account", "resource", "endpoint", "units", "share", "points"];
+    let shown = client.spending.iter().take(ROWS_MAX);
+    let rows = shown.map(|spending| {
+        vec![
+            plain(&spending.account),
+            plain(&spending.resource),
+            plain(&spending.endpoint),
+            spending.units.to_string(),
+            share(spending.units, client.units),
+            spending.points.to_string(),
+        ]
+    });
+    table(&heading, 3, rows, &mut text);
+    let rest = client.spending.get(ROWS_MAX..).unwrap_or_default();
+    if !rest.is_empty() {
+        let units: u64 = rest.iter().map(|spending| spending.units).sum();
+        let rows = counted(rest.len() as u64, "further row");
+        let _ = writeln!(text, "\n{rows} of {} in all: --json has them", counted(units, "unit"));
+    }
+    text
+}
+
+fn share(part: u64, whole: u64) -> String {
+    let percent = u128::from(part) * 100 / u128::from(whole.max(1));
+    format!("{percent} %")
+}
+
+/// Writes rows below their heading; columns from `numbers` on stand on the right.
+fn table(
+    heading: &[&str],
+    numbers: usize,
+    rows: impl Iterator<Item = Vec<String>>,
+    text: &mut String,
+) {
+    let mut all = vec![heading.iter().map(|&cell| cell.to_owned()).collect::<Vec<_>>()];
+    all.extend(rows);
+    let width = |column: usize| all.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..heading.len()).map(|column| width(column).unwrap_or(0)).collect();
+    for row in &all {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let _ = if column < numbers {
+                write!(line, "{cell:width$}  ")
+            } else {
+                write!(line, "{cell:>width$}  ")
+            };
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::admin::clients::{RequestCounts, Spending, Waits};
+
+    fn counts(requests: u64) -> RequestCounts {
+        RequestCounts { requests, refused: 2, refused_by: BTreeMap::from([("primary".into(), 2)]) }
+    }
+
+    fn client(name: &str, rows: &[(&str, u64)]) -> ClientUse {
+        let spending = rows.iter().map(|&(endpoint, units)| Spending {
+            account: "bot".into(),
+            resource: "core".into(),
+            endpoint: endpoint.into(),
+            units,
+            points: 2 * units,
+        });
+        let spending: Vec<Spending> = spending.collect();
+        ClientUse {
+            client: name.into(),
+            priority: "normal".into(),
+            weight: 1,
+            waiting: 3,
+            counts: counts(50),
+            waits: Waits { count: 1, sum_seconds: 1.5, p50_seconds: 1.5, p99_seconds: 1.5 },
+            units: spending.iter().map(|spending| spending.units).sum(),
+            points: spending.iter().map(|spending| spending.points).sum(),
+            spending,
+        }
+    }
+
+    #[test]
+    fn the_client_that_spends_most_comes_first() {
+        let all = Snapshot {
+            clients: vec![
+                client("docs", &[("/a", 10)]),
+                client("crawler", &[("/a", 25), ("/b", 5)]),
+            ],
+            without_key: counts(7),
+            other_spending: client("gone", &[("/a", 4)]).spending,
+        };
+        let expected = "weir at 127.0.0.1:9090: 2 clients, 40 units spent since its start\n\
+            \n\
+            client   requests  refused  waiting  p99 wait  units  share  points\n\
+            crawler        50        2        3     1.5 s     30   75 %      60\n\
+            docs           50        2        3     1.5 s     10   25 %      20\n\
+            \n\
+            of clients that have left the config: 4 units\n\
+            \n\
+            without an accepted key: 7 requests\n";
+        assert_eq!(render(&all, "127.0.0.1:9090"), expected);
+    }
+
+    #[test]
+    fn one_client_shows_where_it_spends() {
+        let expected = "crawler: 50 requests, 2 refused, 30 units spent, 60 points taken\n  \
+              refused by primary: 2\n\
+            \n\
+            account  resource  endpoint  units  share  points\n\
+            bot      core      /a           25   83 %      50\n\
+            bot      core      /b            5   16 %      10\n";
+        assert_eq!(render_one(&client("crawler", &[("/a", 25), ("/b", 5)])), expected);
+    }
+
+    #[test]
+    fn many_endpoints_are_summed_up() {
+        let rows = vec![("/a", 1); ROWS_MAX + 2];
+        let text = render_one(&client("crawler", &rows));
+        assert!(text.ends_with("\n2 further rows of 2 units in all: --json has them\n"), "{text}");
+    }
+}
