@@ -347,9 +347,13 @@ impl Current {
         let named = |file: &SecretFile| format!("{} ({})", file.key, file.path.display());
         let others: Vec<_> = others.map(named).collect();
         if !others.is_empty() {
-            self.put_in_force(config);
+            let Reloaded { at_next_start } = self.put_in_force(config);
             let keys = others.join(", ");
             tracing::info!(keys, "secrets were read again: their files have changed");
+            if !at_next_start.is_empty() {
+                let keys = at_next_start.join(", ");
+                tracing::warn!(keys, "a changed secret takes effect at the next start only");
+            }
         }
         true
     }

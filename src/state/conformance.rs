@@ -11,7 +11,7 @@ use super::redis::RedisHome;
 use super::redis_server::RedisServer;
 use super::{Closed, Content, Found, Heard, Home, Message};
 use crate::clock::Clock;
-use crate::config::{Redis, fixture};
+use crate::config::{Redis, State, fixture};
 use crate::decision::fleet::{Answer, CapacityReport, ReplicaId, Report, Use};
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -27,11 +27,16 @@ async fn each<F: Future<Output = ()>>(prefix: &str, test: impl Fn(Arc<dyn Home>)
 
 /// The settings of a replica with this server.
 pub fn settings(server: &RedisServer, prefix: &str) -> Redis {
+    state(server, prefix, "").redis.unwrap()
+}
+
+/// The section `[state]` with further keys.
+pub fn state(server: &RedisServer, prefix: &str, keys: &str) -> State {
     let (url, upstream) = (server.url(), "[upstream]\nurl = \"http://127.0.0.1:1\"\n[state]\n");
     let redis = format!(
-        "{upstream}redis = {{ url = \"{url}\", op_timeout = \"5s\", prefix = \"{prefix}\" }}"
+        "{upstream}{keys}\nredis = {{ url = \"{url}\", op_timeout = \"5s\", prefix = \"{prefix}\" }}"
     );
-    fixture::parsed(&fixture::text(&redis)).state.redis.unwrap()
+    fixture::parsed(&fixture::text(&redis)).state.clone()
 }
 
 /// Wants slots of a capacity of 10, of which it holds and uses some.

@@ -17,7 +17,7 @@ use super::{Change, Progress, SharedStore, Store, StoreError, Stored, WriteState
 use crate::cases::cases;
 use crate::clock::Timestamp;
 use crate::state::Replica;
-use crate::state::conformance::settings;
+use crate::state::conformance::{settings, state};
 use crate::state::redis_server::RedisServer;
 
 pub(super) fn block_on<T>(answer: impl Future<Output = T>) -> T {
@@ -210,6 +210,84 @@ fn a_write_that_was_removed_is_not_added_late() {
         server.thaw();
         let _ = (late.await, removed.await);
         assert_eq!(store.load(7).await, Ok(None));
+    });
+}
+
+#[test]
+fn numbers_stay_apart_when_redis_has_lost_everything() {
+    let (runtime, server) = (runtime(), RedisServer::start(&[]));
+    runtime.block_on(async {
+        let first = shared(&server, 1).await;
+        let begun = time_of(&server);
+        server.run("FLUSHALL");
+        // Ranges are as far apart as the times at which they were reserved.
+        while time_of(&server) < begun + Duration::from_millis(128) {}
+        let second = shared(&server, 2).await;
+        let (one, other) = (first.next_number().unwrap(), second.next_number().unwrap());
+        assert!(other > one + 1_000_000, "{one} and {other}");
+    });
+}
+
+fn time_of(server: &RedisServer) -> Duration {
+    let script = "EVAL \"local t = redis.call('TIME') return t[1] * 1000000 + t[2]\" 0";
+    Duration::from_micros(server.run(script).trim_start_matches(':').parse().unwrap())
+}
+
+#[test]
+fn a_number_that_another_write_has_is_refused() {
+    let (runtime, server) = (runtime(), RedisServer::start(&[]));
+    runtime.block_on(async {
+        let (first, second) = (shared(&server, 1).await, shared(&server, 2).await);
+        let (one, other) = (stored("one", "queued"), stored("other", "queued"));
+        assert_eq!(first.apply(Change::Insert(7, one.clone())).await, Ok(()));
+        assert_eq!(first.apply(Change::Insert(7, one.clone())).await, Ok(()), "it is the same");
+        let refused = second.apply(Change::Insert(7, other)).await;
+        assert!(matches!(refused, Err(StoreError::Failed(_))), "{refused:?}");
+        assert_eq!(second.load(7).await, Ok(Some(one)));
+    });
+}
+
+#[test]
+fn writes_that_cannot_be_read_are_left_to_others() {
+    let (runtime, server) = (runtime(), RedisServer::start(&[]));
+    runtime.block_on(async {
+        let replica = |number, key: &str| {
+            let replica = Replica::begin(&settings(&server, "writes"), number, Timestamp::EPOCH);
+            let keys = format!("encrypt_key = {{ value = \"{key}\" }}");
+            replica.use_keys_of(&state(&server, "writes", &keys));
+            replica
+        };
+        let (key, wrong_key) = ("k".repeat(32), "w".repeat(32));
+        let (dead, wrong, right) = (replica(1, &key), replica(2, &wrong_key), replica(3, &key));
+        let store = |replica| SharedStore::begin(replica, Duration::from_hours(1));
+        let (first, second) = (store(&dead), store(&wrong));
+        while !first.is_open() || !second.is_open() {
+            tokio::task::yield_now().await;
+        }
+        let number = first.next_number().unwrap();
+        let write = stored("request", progress(WriteState::Queued).encode());
+        first.insert(number, &write, &Place::default()).await.unwrap();
+        first.end().await.unwrap();
+        let mut events = second.events().unwrap();
+        // Renewals in which it could have taken the write.
+        let renewals = || {
+            server.run(
+                "EVAL \"return redis.call('PTTL', 'writes:{writes}:alive:0000000000000002')\" 0",
+            )
+        };
+        let ttl = || renewals().trim_start_matches(':').parse::<i64>().unwrap();
+        for _ in 0..2 {
+            let before = ttl();
+            while ttl() <= before {
+                tokio::task::yield_now().await;
+            }
+        }
+        assert!(events.try_recv().is_err());
+        let third = store(&right);
+        let mut events = third.events().unwrap();
+        while events.recv().await != Some(Event::Adopted(vec![number])) {}
+        let (read, _) = third.load_adopted(number).await.unwrap().unwrap();
+        assert_eq!(read, write);
     });
 }
 

@@ -154,9 +154,13 @@ impl SharedStore {
                     this.own.lock().take(number);
                     Err(keyed(&rest).unwrap_or(StoreError::Failed("a damaged key".into())))
                 }
-                _ => {
+                other => {
                     this.own.lock().take(number);
-                    Err(StoreError::Failed("it was removed before it was added".into()))
+                    let reason = match other {
+                        "taken" => "another write has its number",
+                        _ => "it was removed before it was added",
+                    };
+                    Err(StoreError::Failed(reason.into()))
                 }
             }
         })

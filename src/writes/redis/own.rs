@@ -13,6 +13,8 @@ pub(super) struct OwnWrites {
     leaving: BTreeMap<u64, String>,
     /// Writes to be removed.
     pub removing: BTreeSet<u64>,
+    /// Replicas whose writes cannot be read here.
+    pub unreadable: BTreeSet<String>,
     /// Redis has a write of this replica that is not here.
     pub has_forgotten: bool,
     /// The replica takes no more writes.

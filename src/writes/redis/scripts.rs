@@ -47,8 +47,16 @@ end
     };
 }
 
-/// Reserves numbers. `KEYS[1]` is the counter.
-pub const RESERVE: &str = "return redis.call('INCRBY', KEYS[1], ARGV[1])";
+/// Reserves a range of numbers, and returns its place among all ranges: the time in steps of 64 ms,
+/// or one more than the last. `KEYS[1]` has the last one. After a loss of all data the time keeps
+/// the ranges of running replicas apart from new ones.
+pub const RESERVE: &str = r"
+local time = redis.call('TIME')
+local now = math.floor((time[1] * 1000 + math.floor(time[2] / 1000)) / 64)
+local last = tonumber(redis.call('GET', KEYS[1]) or '0')
+if now <= last then now = last + 1 end
+redis.call('SET', KEYS[1], string.format('%.0f', now))
+return now";
 
 /// Adds a write: its number, request, progress, state, lane, key, the key's meaning, lease.
 pub const INSERT: &str = script!(
@@ -57,7 +65,9 @@ local number, lane, key = ARGV[3], ARGV[7], ARGV[8]
 local write = base .. 'write:' .. number
 if redis.call('EXISTS', base .. 'gone:' .. number) == 1 then return {'gone', ''} end
 alive(ARGV[10])
-if redis.call('EXISTS', write) == 1 then return {'kept', head(lane)} end
+local there = redis.call('HMGET', write, 'owner', 'request')
+if there[1] == me or there[2] == ARGV[4] then return {'kept', head(lane)} end
+if there[1] then return {'taken', ''} end
 if key ~= '' then
   local held = redis.call('GET', base .. 'key:' .. key)
   local other = base .. 'write:' .. string.sub(held or '', 1, 16)
@@ -167,6 +177,9 @@ for _, owner in ipairs(redis.call('SMEMBERS', base .. 'owners')) do
 end
 return gone"
 );
+
+/// Returns the number of a write of a replica: its id.
+pub const ONE: &str = script!("return redis.call('SRANDMEMBER', base .. 'of:' .. ARGV[3])");
 
 /// Takes writes of a replica that is gone: its id, the most. Returns number, lane and changes of
 /// each.
