@@ -18,7 +18,7 @@ use crate::telemetry::{ClientFigures, SpentSum};
 
 /// All clients.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Clients {
+pub struct AllClients {
     /// In the order of the config.
     pub clients: Vec<ClientUse>,
     /// Requests without an accepted key.
@@ -91,7 +91,7 @@ pub struct Waits {
 }
 
 /// Takes a snapshot of all clients.
-pub fn of(gateway: &Gateway) -> Clients {
+pub fn of(gateway: &Gateway) -> AllClients {
     let mut spent = BTreeMap::<String, Vec<Spending>>::new();
     for SpentSum { client, account, resource, endpoint, units, points } in
         gateway.env.metrics.spending()
@@ -116,7 +116,7 @@ pub fn of(gateway: &Gateway) -> Clients {
         }
     });
     let clients = clients.collect();
-    Clients {
+    AllClients {
         clients,
         other_spending: spent.into_values().flatten().collect(),
         without_key: gateway.env.metrics.client_figures(None).into(),

@@ -1,5 +1,5 @@
-//! The certificates of the listeners as operators see them: the days that are left, and what
-//! clients will stumble over.
+//! The certificates of the listeners, and the one for the upstream, as operators see them: the days
+//! that are left, and what the other side will stumble over.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::clock::Timestamp;
-use crate::config::{Certificate, Listen, ServerTls};
+use crate::config::{Certificate, CertificateFiles, Config, ServerTls};
 
 /// A certificate that ends earlier gets a warning. Chosen here: usual renewals come a month before.
 const RENEWAL_DUE: Duration = Duration::from_secs(14 * 24 * 60 * 60);
@@ -20,9 +20,9 @@ type Served = Vec<(PathBuf, Arc<Certificate>)>;
 /// A problem of a certificate that can be read, with its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CertificateProblem {
-    /// Clients refuse it.
+    /// The other side refuses it.
     Refused(String),
-    /// Clients will refuse it soon.
+    /// The other side will refuse it soon.
     EndsSoon(String),
 }
 
@@ -31,6 +31,25 @@ pub enum CertificateProblem {
 pub struct InForce(Mutex<BTreeMap<&'static str, Served>>);
 
 impl InForce {
+    /// Replaces the certificate for the upstream, and warns of its problem.
+    pub(super) fn put_for_upstream(&self, files: Option<&CertificateFiles>, now: Timestamp) {
+        let loaded = files.and_then(|files| Some((files.cert.clone(), files.loaded.clone()?)));
+        self.put(FOR_UPSTREAM, loaded.into_iter().collect());
+        for problem in self.problems(FOR_UPSTREAM, now) {
+            match problem {
+                CertificateProblem::Refused(problem) => {
+                    tracing::error!(
+                        problem,
+                        "an upstream refuses the certificate of {FOR_UPSTREAM}"
+                    );
+                }
+                CertificateProblem::EndsSoon(problem) => {
+                    tracing::warn!(problem, "the certificate of {FOR_UPSTREAM} must be renewed");
+                }
+            }
+        }
+    }
+
     /// Replaces the certificates of a listener.
     pub(super) fn put(&self, key: &'static str, certificates: Served) {
         self.0.lock().insert(key, certificates);
@@ -54,19 +73,23 @@ impl InForce {
     }
 }
 
-/// The problems of the configured certificates at this time, or soon, each with the key of its
-/// listener.
+/// The key of the certificate for the upstream.
+const FOR_UPSTREAM: &str = "upstream.client_certificate";
+
+/// The problems of the configured certificates at this time, or soon, each with its key.
 pub fn certificate_problems(
-    listen: &Listen,
+    config: &Config,
     now: Timestamp,
 ) -> impl Iterator<Item = (&'static str, CertificateProblem)> {
+    let listen = &config.listen;
     let https = listen.https.iter().map(|https| ("listen.https", &https.tls));
     let admin = listen.admin_tls.iter().map(|tls| ("listen.admin_tls", tls));
     let files = |(key, tls): (_, &'_ ServerTls)| {
         let certificates = tls.certificates.clone();
         certificates.into_iter().map(move |files| (key, files))
     };
-    https.chain(admin).flat_map(files).filter_map(move |(key, files)| {
+    let upstream = config.upstream.client_certificate.clone().map(|files| (FOR_UPSTREAM, files));
+    https.chain(admin).flat_map(files).chain(upstream).filter_map(move |(key, files)| {
         Some((key, problem(&files.cert, files.loaded.as_deref()?, now)?))
     })
 }
@@ -125,6 +148,25 @@ mod tests {
             };
             assert!(problem.contains(name) && problem.contains(expected), "{problem}");
         }
+    }
+
+    #[test]
+    fn the_certificate_for_the_upstream_is_watched_too() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/certificates");
+        let path = path.join("expired.pem");
+        let loaded = Arc::new(load_certificate(&path, &path).unwrap());
+        let files = CertificateFiles { cert: path.clone(), key: path, loaded: Some(loaded) };
+        let (in_force, now) = (InForce::default(), Timestamp::from_secs(1_800_000_000));
+        in_force.put_for_upstream(Some(&files), now);
+        let mut shown = Vec::new();
+        in_force.days_left(now, |key, _, days| shown.push((key, days < 0.0)));
+        assert_eq!(shown, [(FOR_UPSTREAM, true)]);
+        let [CertificateProblem::Refused(_)] = &in_force.problems(FOR_UPSTREAM, now)[..] else {
+            panic!("it has ended")
+        };
+        // A reload may remove it.
+        in_force.put_for_upstream(None, now);
+        in_force.days_left(now, |key, _, _| panic!("{key}"));
     }
 
     #[test]

@@ -81,6 +81,7 @@ impl Environment {
         if let Some(replica) = &replica {
             replica.use_keys_of(&config.state);
         }
+        certificates.put_for_upstream(config.upstream.client_certificate.as_ref(), clock.now());
         let passthrough_name = PASSTHROUGH_ACCOUNT.into();
         let timeouts = Clock::system();
         Arc::new(Self {

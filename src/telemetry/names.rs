@@ -81,7 +81,9 @@ pub enum Metric {
     UpstreamDown,
     #[strum(message = "1 when the token can be used, else 0")]
     TokenHealthy,
-    #[strum(message = "Days until a certificate of a listener ends; negative afterwards")]
+    #[strum(
+        message = "Days until a certificate of a listener, or the one for the upstream, ends; negative afterwards"
+    )]
     CertificateDaysLeft,
     #[strum(message = "Seconds until a client's key ends; negative after its end")]
     ClientKeyExpirySeconds,

@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::api::{AdminApi, Fault, GatewayOptions};
 use super::plain;
-use crate::admin::clients::{ClientUse, Clients as Snapshot};
+use crate::admin::clients::{AllClients, ClientUse};
 use crate::cli::counted;
 
 /// Rows of one client's spending; the rest is summed up.
@@ -35,9 +35,9 @@ async fn fetch(api: &AdminApi, client: Option<&str>, json: bool) -> Result<Strin
     let body = api.get("/api/clients").await?;
     let mismatch = "its answer is not about clients";
     let Some(name) = client else {
-        return api.printed(&body, json, mismatch, |all: &Snapshot| render(all, &api.address));
+        return api.printed(&body, json, mismatch, |all: &AllClients| render(all, &api.address));
     };
-    let mut all: Snapshot = api.read(&body, mismatch)?;
+    let mut all: AllClients = api.read(&body, mismatch)?;
     all.clients.retain(|client| client.client == name);
     let Some(one) = all.clients.first() else {
         return Err(Fault::Rejected(format!("there is no client named {}", plain(name))));
@@ -45,7 +45,7 @@ async fn fetch(api: &AdminApi, client: Option<&str>, json: bool) -> Result<Strin
     if json { Ok(serde_json::json!(one).to_string() + "\n") } else { Ok(render_one(one)) }
 }
 
-fn render(all: &Snapshot, address: &str) -> String {
+fn render(all: &AllClients, address: &str) -> String {
     let mut clients: Vec<&ClientUse> = all.clients.iter().collect();
     clients.sort_by_key(|client| (Reverse(client.units), Reverse(client.counts.requests)));
     let units: u64 = clients.iter().map(|client| client.units).sum();
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn the_client_that_spends_most_comes_first() {
-        let all = Snapshot {
+        let all = AllClients {
             clients: vec![
                 client("docs", &[("/a", 10)]),
                 client("crawler", &[("/a", 25), ("/b", 5)]),

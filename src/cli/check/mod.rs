@@ -122,7 +122,7 @@ impl Check {
                 )
             }));
         }
-        let certificates = certificate_problems(&config.listen, Clock::system().now());
+        let certificates = certificate_problems(config, Clock::system().now());
         problems.extend(certificates.filter_map(|(key, problem)| match problem {
             CertificateProblem::Refused(problem) => Some((key, problem)),
             CertificateProblem::EndsSoon(_) => None,
@@ -179,7 +179,7 @@ fn warnings(config: &Config, file: &Path) -> Vec<Finding> {
     let authorities =
         authorities.map(|problem| Finding::of_key(file, "upstream.ca_file", problem.to_owned()));
     let now = Clock::system().now();
-    let certificates = certificate_problems(&config.listen, now);
+    let certificates = certificate_problems(config, now);
     let certificates = certificates.filter_map(|(key, problem)| match problem {
         CertificateProblem::EndsSoon(problem) => Some(Finding::of_key(file, key, problem)),
         CertificateProblem::Refused(_) => None,

@@ -31,6 +31,18 @@ pub enum Unsuitable {
         "{0}: writes.store = \"redis\" needs appendonly yes and appendfsync always, unless writes.durability is \"best-effort\""
     )]
     Forgetful(String),
+    /// Its user may not use what the replicas share.
+    #[error(
+        "the user may not use the channel of messages {channel} ({fault}): its rights must have ~{prefix}:* for keys and &{prefix}:* for channels"
+    )]
+    Muted {
+        /// The channel.
+        channel: String,
+        /// The beginning of all keys and channels.
+        prefix: String,
+        /// The server's words.
+        fault: String,
+    },
 }
 
 /// Checks the version, the role and the memory policy. With queued writes it checks the log on disk

@@ -18,13 +18,14 @@ use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType}
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, FromRedisValue,
     IntoConnectionInfo, RedisConnectionInfo, RedisError, RedisResult, RetryMethod, TlsCertificates,
-    TlsMode,
+    TlsMode, cmd,
 };
 use secrecy::ExposeSecret;
 use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::check::{self, Unsuitable};
+use super::listening;
 use crate::clock::timer_now;
 use crate::config::{self, CaFile, Durability, RedisUrl, Topology};
 use crate::state::Away;
@@ -100,7 +101,9 @@ impl Connection {
     /// Connects once, and checks that the server is usable.
     pub async fn examine(settings: &config::Redis) -> Result<(), Examined> {
         let opener = Opener::new(settings).map_err(|fault| Examined::Away(away(&fault)))?;
-        opener.open(settings.op_timeout, settings.writes).await.map(drop)
+        let wire = opener.open(settings.op_timeout, settings.writes).await?;
+        let checked = timeout(OPENED_WITHIN, opener.check_messages(wire, &settings.prefix)).await;
+        checked.map_err(|_| Away("no answer within a second".to_owned()))?
     }
 
     /// Runs a command.
@@ -277,6 +280,27 @@ impl Opener {
             (Wire::Cluster(_), _) => return Ok(()),
         };
         check::check(node, writes).await
+    }
+
+    /// Checks that the user may listen and send. Nobody hears the message, which has a channel of
+    /// its own.
+    async fn check_messages(&self, wire: Wire, prefix: &str) -> Result<(), Examined> {
+        let channel = listening::channel(prefix);
+        let mut messages = self.open_for_messages().await.map_err(|fault| away(&fault))?;
+        let heard = messages.subscribe(&channel).await;
+        let publish = cmd("PUBLISH").arg(format!("{prefix}:check")).arg("").to_owned();
+        let sent: RedisResult<u64> = match wire {
+            Wire::Node(mut node) => publish.query_async(&mut node).await,
+            Wire::Cluster(mut cluster) => publish.query_async(&mut cluster).await,
+        };
+        match heard.and(sent) {
+            Ok(_) => Ok(()),
+            Err(fault) if fault.code() == Some("NOPERM") => {
+                let (prefix, fault) = (prefix.to_owned(), fault.to_string());
+                Err(Unsuitable::Muted { channel, prefix, fault }.into())
+            }
+            Err(fault) => Err(away(&fault).into()),
+        }
     }
 
     async fn connect(&self, op_timeout: Duration) -> RedisResult<Wire> {

@@ -18,6 +18,18 @@ async fn a_server_that_evicts_state_is_refused() {
 }
 
 #[tokio::test]
+async fn a_user_without_a_right_to_the_messages_is_refused() {
+    let server = RedisServer::start(&[]);
+    server.run("ACL SETUSER default resetchannels");
+    let settings = settings(&server, "muted");
+    let fault = RedisHome::examine(&settings).await.unwrap_err().to_string();
+    assert!(fault.contains("the channel of messages muted:messages"), "{fault}");
+    assert!(fault.contains("~muted:* for keys and &muted:* for channels"), "{fault}");
+    server.run("ACL SETUSER default resetkeys ~muted:* &muted:* -@dangerous +info");
+    RedisHome::examine(&settings).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_read_only_replica_of_redis_is_no_home() {
     let server = RedisServer::start(&["--replicaof", "127.0.0.1 1"]);
     let fault = RedisHome::examine(&settings(&server, "replica")).await.unwrap_err();
