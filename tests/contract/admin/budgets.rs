@@ -174,6 +174,39 @@ async fn denials_are_counted_by_client_and_reason() {
 }
 
 #[tokio::test]
+async fn spending_is_counted_by_client_and_endpoint() {
+    let world = Setup::new().listen(ADMIN).start().await;
+    world.get(ISSUES).await.assert_status(200);
+    // Free, and a point nevertheless.
+    world.get(ISSUES).await.assert_status(200);
+    world.get(&format!("{ISSUES}?page=2")).await.assert_status(200);
+    world.send(Method::POST, &format!("{ISSUES}/1/comments"), &[], r#"{"body":"x"}"#).await;
+    let operator = Operator::of(&world).await;
+    let client = operator.client("ci").await;
+    assert_eq!((&client["units"], &client["points"]), (&json!(3), &json!(8)), "{client}");
+    let dearest = &client["spending"][0];
+    assert_eq!(
+        (&dearest["endpoint"], &dearest["units"], &dearest["points"]),
+        (&json!("/repos/{owner}/{repo}/issues"), &json!(2), &json!(3)),
+        "{client}"
+    );
+    let series = format!(
+        "weir_points_total{{client=\"ci\",account={},resource=\"core\",endpoint=\"/repos/{{owner}}/{{repo}}/issues\"}}",
+        dearest["account"]
+    );
+    assert_eq!(operator.metric(&series).await, Some(3.0));
+    let address = operator.address.to_string();
+    let shown = operator.weir("clients", &["ci", "--admin", &address], None).await;
+    let text = printed(&shown);
+    assert!(
+        text.starts_with("ci: 4 requests, 0 refused, 3 units spent, 8 points taken\n"),
+        "{text}"
+    );
+    let unknown = operator.weir("clients", &["nobody", "--admin", &address], None).await;
+    assert!(!unknown.status.success() && printed(&unknown).contains("no client named nobody"));
+}
+
+#[tokio::test]
 async fn an_upstream_limit_is_counted_and_its_account_shown_closed() {
     let world = Setup::new().listen(ADMIN).accounts(2).start().await;
     let once =
