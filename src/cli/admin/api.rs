@@ -74,7 +74,11 @@ pub struct AdminApi {
 }
 
 /// Makes TLS connections.
-struct Connector(TlsConnector);
+struct Connector {
+    tls: TlsConnector,
+    /// The operator has a certificate.
+    has_certificate: bool,
+}
 
 impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -189,7 +193,9 @@ impl AdminArguments {
         // An address without a scheme is that of the config's listener.
         let is_tls = by_url || settings.is_some() || self.tls.are_given();
         let connector = is_tls.then(|| self.tls.connector(settings.as_ref())).transpose();
-        let tls = connector.map_err(Fault::Tls)?.map(Connector);
+        let tls = connector.map_err(Fault::Tls)?;
+        let has_certificate = self.tls.has_certificate();
+        let tls = tls.map(|tls| Connector { tls, has_certificate });
         let environment = environment.filter(|token| !token.is_empty()).map(SecretString::from);
         let token = token.map(Secret::into_value).or(environment);
         Ok(AdminApi { address, tls, token })
@@ -234,7 +240,7 @@ impl AdminApi {
     async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, Fault> {
         let stream = TcpStream::connect(&self.address).await;
         let stream = stream.map_err(|problem| self.unreachable(problem))?;
-        let Some(Connector(connector)) = &self.tls else {
+        let Some(Connector { tls: connector, .. }) = &self.tls else {
             return self.exchange_over(stream, method, path, body).await;
         };
         let host = self.address.rsplit_once(':').map_or(&*self.address, |(host, _)| host);
@@ -307,6 +313,10 @@ impl AdminApi {
         match of_system {
             Some(error) => self.not_admin(error),
             None if fault.is_parse() => self.not_admin(&"its answer is not HTTP"),
+            None if self.tls.as_ref().is_some_and(|connector| !connector.has_certificate) => self
+                .not_admin(
+                    &"it closed the connection without an answer; if it demands a certificate, give --admin-cert and --admin-key",
+                ),
             None => self.not_admin(&"it closed the connection without an answer"),
         }
     }

@@ -34,6 +34,11 @@ impl AdminTlsArguments {
         self.authorities.is_some() || self.cert.is_some()
     }
 
+    /// True if the operator has a certificate.
+    pub fn has_certificate(&self) -> bool {
+        self.cert.is_some()
+    }
+
     /// Returns the connector for an admin listener with these settings in the config.
     pub fn connector(&self, settings: Option<&ServerTls>) -> Result<TlsConnector, String> {
         let authorities = self.authorities.as_deref().map(CaFile::load).transpose()?;

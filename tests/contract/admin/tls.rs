@@ -111,4 +111,10 @@ async fn commands_ask_an_admin_listener_by_tls() {
     let named = ["--config".to_owned(), config.display().to_string()];
     let output = budgets([&named[..], &own].concat()).await;
     assert!(output.status.success(), "{output:?}");
+    let output = budgets(named.to_vec()).await;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("give --admin-cert and --admin-key"),
+        "{said}"
+    );
 }

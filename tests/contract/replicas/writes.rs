@@ -160,3 +160,17 @@ async fn a_redis_that_forgets_writes_loses_no_lane() {
     let later = replicas.accept(2, "later").await;
     assert_eq!(replicas.end(0, &later).await, "done");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_forgets_writes_forgets_their_keys() {
+    let replicas = start().await;
+    let key = [ASYNC, ("idempotency-key", "once")];
+    let first = replicas.comment(0, "text", &key).await.header("location").unwrap().to_owned();
+    assert_eq!(replicas.end(0, &first).await, "done");
+    replicas.redis.as_ref().unwrap().run("FLUSHALL");
+    let again = replicas.comment(0, "text", &key).await;
+    again.assert_status(202);
+    let second = again.header("location").unwrap().to_owned();
+    assert_ne!(first, second);
+    assert_eq!(replicas.end(0, &second).await, "done");
+}

@@ -93,7 +93,9 @@ impl Queue {
                 }
             };
             // A concurrent repetition waits until the first write is stored, or replaces it.
-            if let Some(accepted) = self.kept(earlier, &mut new.waiter).await? {
+            if let Some(accepted) = self.kept(earlier, &mut new.waiter).await?
+                && !self.has_lost(earlier).await
+            {
                 return Ok(accepted);
             }
         };
@@ -192,6 +194,20 @@ impl Queue {
         let has_own = wanted > free || may_take(own.bytes, wanted, free);
         let may_be = may_take(own.writes, 1, KEPT_MAX.saturating_sub(all.writes));
         if has_own && may_be { Ok(()) } else { Err(NotAccepted::Full) }
+    }
+
+    /// Forgets a finished write with its key, if the store of all replicas has it no more.
+    async fn has_lost(&self, number: u64) -> bool {
+        let is_finished = self.inner.lock().finished.contains_key(&number);
+        if self.store.shared().is_none() || !is_finished {
+            return false;
+        }
+        let Ok(None) = self.store.load(number).await else { return false };
+        let inner = &mut *self.inner.lock();
+        if let Some(finished) = inner.take_finished(number) {
+            inner.forget_key(finished.group.client, finished.key.map(|key| *key), number);
+        }
+        true
     }
 
     /// Returns an earlier write once it is stored; `None` if storing it failed. A request without a
