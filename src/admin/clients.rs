@@ -51,7 +51,7 @@ pub struct ClientUse {
     pub spending: Vec<Spending>,
 }
 
-/// What was spent of one account at one endpoint.
+/// Spending of one account at one endpoint.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Spending {
     /// Account name in the config.

@@ -1,4 +1,4 @@
-//! What clients spend: units of budgets and points, by client, account, resource and endpoint
+//! Spending of clients: units of budgets and points, by client, account, resource and endpoint
 //! (SPECIFICATION, "Metrics").
 //!
 //! The metrics and `/api/clients` show the same counters. The label sets are bounded like those of
