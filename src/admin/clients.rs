@@ -2,8 +2,7 @@
 //! began.
 //!
 //! The counts match `weir_requests_total`, `weir_refused_total`, `weir_units_total` and
-//! `weir_points_total`. Left out: keys and their
-//! hashes.
+//! `weir_points_total`. Left out: keys and their hashes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

@@ -102,7 +102,8 @@ impl Current {
     }
 
     /// The same with the result of `recover`, which opens the store. It is called when everything
-    /// is built, so that its caller can read the store meanwhile. If it fails, nothing has begun.
+    /// is built, so that its caller can read the store meanwhile. If it fails, no background task
+    /// has begun.
     pub fn with_writes_from<E>(
         config: Arc<Config>,
         clock: Clock,

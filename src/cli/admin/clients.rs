@@ -9,6 +9,7 @@ use clap::Args;
 
 use super::api::{AdminApi, Fault, GatewayOptions};
 use super::plain;
+use super::table::table;
 use crate::admin::clients::{AllClients, ClientUse};
 use crate::cli::counted;
 
@@ -57,7 +58,7 @@ fn render(all: &AllClients, address: &str) -> String {
     let heading =
         ["client", "requests", "refused", "waiting", "p99 wait", "units", "share", "points"];
     let rows = clients.into_iter().map(|client| {
-        vec![
+        [
             plain(&client.client),
             client.counts.requests.to_string(),
             client.counts.refused.to_string(),
@@ -68,11 +69,14 @@ fn render(all: &AllClients, address: &str) -> String {
             client.points.to_string(),
         ]
     });
-    table(&heading, 1, rows, &mut text);
+    table(heading, &(1..8), rows, &mut text);
     let other: u64 = all.other_spending.iter().map(|spending| spending.units).sum();
     if other > 0 {
-        let _ =
-            writeln!(text, "\nof clients that have left the config: {}", counted(other, "unit"));
+        let _ = writeln!(
+            text,
+            "\nof others, such as clients that have left the config: {}",
+            counted(other, "unit")
+        );
     }
     if all.without_key.requests > 0 {
         let requests = counted(all.without_key.requests, "request");
@@ -97,7 +101,7 @@ fn render_one(client: &ClientUse) -> String {
     let heading = ["account", "resource", "endpoint", "units", "share", "points"];
     let shown = client.spending.iter().take(ROWS_MAX);
     let rows = shown.map(|spending| {
-        vec![
+        [
             plain(&spending.account),
             plain(&spending.resource),
             plain(&spending.endpoint),
@@ -106,7 +110,7 @@ fn render_one(client: &ClientUse) -> String {
             spending.points.to_string(),
         ]
     });
-    table(&heading, 3, rows, &mut text);
+    table(heading, &(3..6), rows, &mut text);
     let rest = client.spending.get(ROWS_MAX..).unwrap_or_default();
     if !rest.is_empty() {
         let units: u64 = rest.iter().map(|spending| spending.units).sum();
@@ -119,30 +123,6 @@ fn render_one(client: &ClientUse) -> String {
 fn share(part: u64, whole: u64) -> String {
     let percent = u128::from(part) * 100 / u128::from(whole.max(1));
     format!("{percent} %")
-}
-
-/// Writes rows below their heading; columns from `numbers` on stand on the right.
-fn table(
-    heading: &[&str],
-    numbers: usize,
-    rows: impl Iterator<Item = Vec<String>>,
-    text: &mut String,
-) {
-    let mut all = vec![heading.iter().map(|&cell| cell.to_owned()).collect::<Vec<_>>()];
-    all.extend(rows);
-    let width = |column: usize| all.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..heading.len()).map(|column| width(column).unwrap_or(0)).collect();
-    for row in &all {
-        let mut line = String::new();
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let _ = if column < numbers {
-                write!(line, "{cell:width$}  ")
-            } else {
-                write!(line, "{cell:>width$}  ")
-            };
-        }
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
 }
 
 #[cfg(test)]
@@ -194,7 +174,7 @@ mod tests {
             crawler        50        2        3     1.5 s     30   75 %      60\n\
             docs           50        2        3     1.5 s     10   25 %      20\n\
             \n\
-            of clients that have left the config: 4 units\n\
+            of others, such as clients that have left the config: 4 units\n\
             \n\
             without an accepted key: 7 requests\n";
         assert_eq!(render(&all, "127.0.0.1:9090"), expected);

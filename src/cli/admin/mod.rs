@@ -6,6 +6,7 @@ mod budgets;
 mod cache;
 mod clients;
 mod replicas;
+mod table;
 mod tls;
 mod writes;
 

@@ -1,12 +1,12 @@
 //! `weir replicas`: the parts of the limits that each replica holds, from a running gateway.
 
-use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
 
 use super::api::{AdminApi, Fault, GatewayOptions};
 use super::plain;
+use super::table::table;
 use crate::admin::replicas::{Fleet, PartHeld};
 use crate::cli::counted;
 
@@ -39,10 +39,9 @@ fn render(fleet: &Fleet, address: &str) -> String {
         plain(&own.redis).replace('_', " "),
     );
     let heading = ["account", "limit", "replica", "held", "in use", "wants", "reported"];
-    let mut rows = vec![heading.map(str::to_owned)];
-    for account in &fleet.accounts {
+    let rows = fleet.accounts.iter().flat_map(|account| {
         let is_shown = |part: &&PartHeld| part.held > 0 || part.wants > 0;
-        rows.extend(account.parts.iter().filter(is_shown).map(|part| {
+        account.parts.iter().filter(is_shown).map(|part| {
             let mark = if part.replica == own.replica { " (this one)" } else { "" };
             [
                 plain(&account.account),
@@ -54,21 +53,9 @@ fn render(fleet: &Fleet, address: &str) -> String {
                 part.reported_before
                     .map_or_else(|| "has left".to_owned(), |seconds| format!("{seconds} s ago")),
             ]
-        }));
-    }
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..heading.len()).map(|column| width(column).unwrap_or(0)).collect();
-    for row in &rows {
-        let mut line = String::new();
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            // Numbers stand on the right.
-            let _ = match column {
-                3..=5 => write!(line, "{cell:>width$}  "),
-                _ => write!(line, "{cell:width$}  "),
-            };
-        }
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
+        })
+    });
+    table(heading, &(3..6), rows, &mut text);
     text
 }
 
