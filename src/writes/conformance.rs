@@ -269,18 +269,9 @@ fn writes_that_cannot_be_read_are_left_to_others() {
         first.insert(number, &write, &Place::default()).await.unwrap();
         first.end().await.unwrap();
         let mut events = second.events().unwrap();
-        // Renewals in which it could have taken the write.
-        let renewals = || {
-            server.run(
-                "EVAL \"return redis.call('PTTL', 'writes:{writes}:alive:0000000000000002')\" 0",
-            )
-        };
-        let ttl = || renewals().trim_start_matches(':').parse::<i64>().unwrap();
+        // It could have taken the write at each of these.
         for _ in 0..2 {
-            let before = ttl();
-            while ttl() <= before {
-                tokio::task::yield_now().await;
-            }
+            renewal_of(&server, 2).await;
         }
         assert!(events.try_recv().is_err());
         let third = store(&right);
@@ -289,6 +280,24 @@ fn writes_that_cannot_be_read_are_left_to_others() {
         let (read, _) = third.load_adopted(number).await.unwrap().unwrap();
         assert_eq!(read, write);
     });
+}
+
+/// Waits until a replica with this number renews its lease.
+async fn renewal_of(server: &RedisServer, number: u64) {
+    let left = || {
+        let key = format!("writes:{{writes}}:alive:{number:016x}");
+        let left = server.run(&format!("EVAL \"return redis.call('PTTL', '{key}')\" 0"));
+        left.trim_start_matches(':').parse::<i64>().unwrap()
+    };
+    let mut before = left();
+    loop {
+        tokio::task::yield_now().await;
+        let now = left();
+        if now > before {
+            return;
+        }
+        before = now;
+    }
 }
 
 /// One operation on a store.
