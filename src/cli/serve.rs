@@ -126,6 +126,7 @@ async fn serve(
             let followed = predecessor.succeed(kept).await;
             let following = followed.map_err(logged("cannot take over"))?;
             current.hold_writes_of(&following.clients);
+            current.gateway().dispatcher.add_spent(&following.spent);
             Some(following)
         }
     };
@@ -178,8 +179,9 @@ async fn hand_over(
     };
     tokio::select! {
         () = drain(current, listening, &leaving) => {}
-        // Ends with the drain.
+        // Both end with the drain.
         () = pass_on => {}
+        _ = successor.keep_telling(current) => {}
     }
     successor.end(current).await;
 }

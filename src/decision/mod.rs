@@ -45,7 +45,7 @@ pub use cache::freshness::Mode;
 pub use quota::{
     AccountSnapshot, BudgetView, QuotaLedger, SecondarySnapshot, WindowSnapshot, units_spent,
 };
-pub(crate) use quota::{Question, SavedLedger, Stated};
+pub(crate) use quota::{Question, SavedLedger, SpendingMark, Spent, Stated};
 pub use scheduler::{Admission, Decision};
 pub use types::invariants::Invariant;
 pub use types::{

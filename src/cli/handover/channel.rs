@@ -16,12 +16,14 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
+use crate::decision::Spent;
+
 /// Most descriptors of one message. Chosen here: the system passes 253 at once.
 pub const DESCRIPTORS_MAX: usize = 128;
-/// Longest message. Chosen here: the names of all clients are shorter.
-const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Longest message. Chosen here: what thousands of accounts spend in seconds is shorter.
+const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Version of the messages.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -38,8 +40,11 @@ pub enum Message {
     Snapshot(Option<PathBuf>),
     /// The new process accepts from now on, on the sockets of these names too.
     Ready { kept: Vec<String> },
-    /// The old process stops accepting, and ends within this time. It has writes of these clients.
-    Yours { within_ms: u64, clients: Vec<String> },
+    /// The old process stops accepting, and ends within this time. It has writes of these clients,
+    /// and has spent this since the snapshot.
+    Yours { within_ms: u64, clients: Vec<String>, spent: Spent },
+    /// The old process has spent this since its last message of the kind.
+    Spent(Spent),
     /// The old process has let go of the file of writes.
     StoreFree,
     /// The old process ends. True if answers were invalidated since it wrote the snapshot.

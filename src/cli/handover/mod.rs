@@ -6,7 +6,8 @@
 //!
 //! 1. The new process has read its config and says hello. The old one passes its listening sockets.
 //! 2. The new one asks for a snapshot: the budgets, limits and stored answers of the old one.
-//! 3. The new one is ready. From then on it accepts, and the old one drains.
+//! 3. The new one is ready. From then on it accepts, and the old one drains. It says what it still
+//!    spends, until its end.
 //! 4. The old one lets go of the file of writes after its last write, and says so.
 //! 5. The old one has drained, says so, and ends.
 //!

@@ -18,6 +18,7 @@ use tracing::{error, info, warn};
 use super::channel::{Channel, Message, PassedSocket, VERSION};
 use super::{ANSWER_WITHIN, TAKEOVER};
 use crate::cli::stored_writes::with_stored_writes;
+use crate::decision::Spent;
 use crate::gateway::{Current, Inherited, Socket};
 use crate::writes::file::FileStore;
 use crate::writes::handed::HandedStore;
@@ -45,6 +46,8 @@ pub struct Following {
     within: Duration,
     /// The clients with writes that the predecessor has not done.
     pub clients: Vec<String>,
+    /// What it has spent since the snapshot.
+    pub spent: Spent,
 }
 
 /// The file of writes that a predecessor still has.
@@ -131,9 +134,9 @@ impl Predecessor {
             self.channel.receive_within(ANSWER_WITHIN).await
         };
         match asked.await {
-            Ok(Message::Yours { within_ms, clients }) => {
+            Ok(Message::Yours { within_ms, clients, spent }) => {
                 let within = Duration::from_millis(within_ms) + END_SLACK;
-                Ok(Following { channel: Some(self.channel), within, clients })
+                Ok(Following { channel: Some(self.channel), within, clients, spent })
             }
             Ok(other) => Err(format!("the predecessor answered {other:?}, and goes on")),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
@@ -141,7 +144,12 @@ impl Predecessor {
             }
             Err(error) => {
                 warn!(%error, "the predecessor has ended; this process goes on alone");
-                Ok(Following { channel: None, within: Duration::ZERO, clients: Vec::new() })
+                Ok(Following {
+                    channel: None,
+                    within: Duration::ZERO,
+                    clients: Vec::new(),
+                    spent: Spent::default(),
+                })
             }
         }
     }
@@ -164,6 +172,7 @@ impl Following {
             };
             match message {
                 Ok(Message::StoreFree) => open_store(&current, awaited.take()).await,
+                Ok(Message::Spent(spent)) => current.gateway().dispatcher.add_spent(&spent),
                 Ok(Message::Over { has_changed: changed }) => has_changed = changed,
                 Ok(_) => {}
                 Err(_) => break,

@@ -1,6 +1,7 @@
 //! The side of the old process: it passes its sockets to a successor, and goes on as if nothing had
 //! happened until that one is ready.
 
+use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixListener as StdUnixListener;
@@ -12,11 +13,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use super::channel::{Channel, DESCRIPTORS_MAX, Message, PassedSocket, VERSION};
 use super::{ANSWER_WITHIN, TAKEOVER, TAKEOVER_MODE};
+use crate::clock::Timestamp;
+use crate::decision::SpendingMark;
 use crate::gateway::{Current, Sockets, bind::bind_unix};
 use crate::writes::handed::HandedStore;
 
@@ -26,6 +30,9 @@ const READY_WITHIN: Duration = Duration::from_secs(120);
 /// The pause between two looks at the queue of writes in a drain. Chosen here: queued writes of
 /// clients wait for it.
 const QUEUE_PAUSE: Duration = Duration::from_millis(5);
+/// The pause between two messages about what was spent. Chosen here: what waits at the successor for
+/// an account is late by a few of them.
+const SPENT_PAUSE: Duration = Duration::from_millis(100);
 /// The pause after a failed accept: out of descriptors, mostly.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
@@ -42,7 +49,13 @@ pub struct Takeover {
 pub struct Successor {
     /// The sockets that it goes on with.
     pub kept: Vec<String>,
+    informed: Mutex<Informed>,
+}
+
+/// The channel to a successor.
+struct Informed {
     channel: Channel,
+    mark: SpendingMark,
 }
 
 impl Takeover {
@@ -128,18 +141,26 @@ impl Takeover {
         let handles: Vec<_> = self.sockets.iter().map(|(_, handle)| handle.as_fd()).collect();
         self.are_passed.store(true, Ordering::Relaxed);
         send(&channel, &Message::Sockets(names.collect()), &handles).await?;
+        let mut mark = SpendingMark::at(Timestamp::EPOCH);
         loop {
             match channel.receive_within(READY_WITHIN).await? {
                 Message::AskSnapshot => {
+                    let before = current.gateway().env.clock.now();
                     let handover = self.snapshot(current).await;
+                    if handover.is_some() {
+                        mark = SpendingMark::at(before);
+                    }
                     send(&channel, &Message::Snapshot(handover), &[]).await?;
                 }
                 Message::Ready { kept } => {
                     let drain = current.gateway().env.config.listen.drain;
                     let within_ms = u64::try_from(drain.as_millis()).unwrap_or(u64::MAX);
                     let clients = current.clients_with_writes();
-                    send(&channel, &Message::Yours { within_ms, clients }, &[]).await?;
-                    return Ok(Successor { kept, channel });
+                    let dispatcher = &current.gateway().dispatcher;
+                    let spent = dispatcher.spent_since(&mut mark);
+                    send(&channel, &Message::Yours { within_ms, clients, spent }, &[]).await?;
+                    let informed = Informed { channel, mark };
+                    return Ok(Successor { kept, informed: Mutex::new(informed) });
                 }
                 other => return Err(io::Error::other(format!("it sent {other:?}"))),
             }
@@ -175,11 +196,40 @@ impl Successor {
         self.tell(&Message::StoreFree).await;
     }
 
+    /// Tells the successor what this process spends, without an end.
+    pub async fn keep_telling(&self, current: &Arc<Current>) -> Infallible {
+        let mut was_idle = false;
+        loop {
+            sleep(SPENT_PAUSE).await;
+            was_idle = self.tell_spent(current, was_idle).await;
+        }
+    }
+
+    /// Tells it what was spent since the last time. Returns true if nothing was, which it hears only
+    /// once.
+    async fn tell_spent(&self, current: &Arc<Current>, was_idle: bool) -> bool {
+        let mut informed = self.informed.lock().await;
+        let dispatcher = &current.gateway().dispatcher;
+        let spent = dispatcher.spent_since(&mut informed.mark);
+        let is_idle = spent.is_empty();
+        if !(is_idle && was_idle) {
+            informed.tell(&Message::Spent(spent)).await;
+        }
+        is_idle
+    }
+
     /// Tells the successor that this process ends.
     pub async fn end(&self, current: &Arc<Current>) {
+        self.tell_spent(current, false).await;
         self.tell(&Message::Over { has_changed: current.has_changed_since_handover() }).await;
     }
 
+    async fn tell(&self, message: &Message) {
+        self.informed.lock().await.tell(message).await;
+    }
+}
+
+impl Informed {
     async fn tell(&self, message: &Message) {
         if let Err(error) = send(&self.channel, message, &[]).await {
             warn!(%error, "the successor cannot be reached");

@@ -52,8 +52,8 @@ impl Upstream {
         let uploads_url = reader.optional("uploads_url").or_else(|| url.as_ref().map(uploads_url));
         let urls: Vec<_> = [&url, &graphql_url, &uploads_url].into_iter().flatten().collect();
         let proxies = Proxies::read(reader, &urls);
-        let client_certificate =
-            reader.if_set("client_certificate", |entry| entry.table(CertificateFiles::read));
+        let client_certificate = reader
+            .if_set("client_certificate", |entry| entry.table(CertificateFiles::read_as_secret));
         if reader.is_set("ca_roots") && !reader.is_set("ca_file") {
             let accepted = "ca_roots beside ca_file; without both the system's authorities";
             reader.refuse::<()>("ca_roots", "without ca_file", accepted);

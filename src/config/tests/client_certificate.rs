@@ -29,7 +29,7 @@ fn a_client_certificate_of_no_use_is_refused() {
         ("server.pem", "self_signed.pem", "it does not belong to the certificate of"),
         ("authority.pem", "authority.pem", "it has no private key that is not encrypted"),
         ("cut_off.pem", "server.pem", "a certificate is damaged or cut off"),
-        ("missing.pem", "server.pem", "missing.pem cannot be read: No such file"),
+        ("missing.pem", "server.pem", "the file named here cannot be read: No such file"),
     ] {
         let fault = fault_of(cert, key);
         assert!(

@@ -27,6 +27,7 @@ mod parts;
 mod ranking;
 mod saved;
 mod slow_readers;
+mod spent;
 mod synced;
 mod view;
 
@@ -60,6 +61,7 @@ pub(super) use denial::{Blocked, Scope};
 use denial::{Blocks, no_account};
 pub use saved::SavedLedger;
 use slow_readers::SlowReaders;
+pub use spent::{SpendingMark, Spent};
 pub use view::{AccountSnapshot, BudgetView, SecondarySnapshot, WindowSnapshot};
 
 /// Name of the shared window for further resources; no header can spell it.

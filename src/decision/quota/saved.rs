@@ -83,16 +83,20 @@ impl QuotaLedger {
 
 impl Account {
     fn saved(&self, now: Timestamp, name: &dyn Fn(EndpointId) -> String) -> SavedAccount {
-        let windows = self.windows.iter();
         SavedAccount {
             name: self.settings.name.to_string(),
             kind: kind_of(self),
-            windows: windows
-                .map(|(resource, window)| (resource.as_str().to_owned(), window.saved(now)))
-                .collect(),
+            windows: self.saved_windows(now),
             cooldown: self.cooldown.clone(),
             secondary: self.secondary.saved(now, name),
         }
+    }
+
+    /// Returns the state of the primary windows, by the names of their resources.
+    pub fn saved_windows(&self, now: Timestamp) -> Vec<(String, SavedWindow)> {
+        let windows = self.windows.iter();
+        let saved = windows.map(|(name, window)| (name.as_str().to_owned(), window.saved(now)));
+        saved.collect()
     }
 
     fn restore(
@@ -117,7 +121,7 @@ impl Account {
     }
 }
 
-fn kind_of(account: &Account) -> String {
+pub(super) fn kind_of(account: &Account) -> String {
     format!("{:?}", account.settings.kind)
 }
 

@@ -12,6 +12,7 @@
 //! newest request of the largest client makes room.
 
 pub mod fair_share;
+mod handover;
 pub mod shared_capacity;
 mod wait_queue;
 
@@ -26,13 +27,11 @@ use crate::api::{EndpointId, RateHeaders, ResourceName};
 use crate::clock::Timestamp;
 
 use super::fleet::{Answer, Report};
-use super::quota::{
-    Blocked, BudgetView, Question, QuotaLedger, SavedLedger, Scope, Stated, Touched,
-};
+use super::quota::{Blocked, BudgetView, Question, QuotaLedger, Scope, Stated, Touched};
 use super::types::invariants::Invariant;
 use super::types::{
-    AccountId, Demand, Grant, LeaseId, LimitDenied, LimitKind, Recovered, Settings, Settlement,
-    Ticket, Until, WriteSpacing,
+    AccountId, Demand, Grant, LeaseId, LimitDenied, LimitKind, Settings, Settlement, Ticket, Until,
+    WriteSpacing,
 };
 
 use wait_queue::shares::Shares;
@@ -274,23 +273,6 @@ impl Admission {
             self.retry_all(now);
         }
         self.reconsider(now, None);
-    }
-
-    /// Returns the state of the ledger for a file.
-    pub(crate) fn saved(&self, now: Timestamp, name: &dyn Fn(EndpointId) -> String) -> SavedLedger {
-        self.ledger.saved(now, name)
-    }
-
-    /// Takes over the state of an earlier process, and decides again.
-    pub(crate) fn restore(
-        &mut self,
-        now: Timestamp,
-        saved: &SavedLedger,
-        recovered: Recovered,
-        endpoint: &dyn Fn(&str) -> Option<EndpointId>,
-    ) {
-        self.ledger.restore(now, saved, recovered, endpoint);
-        self.retry_all(now);
     }
 
     /// The accounts on which this replica has something to report to the others.

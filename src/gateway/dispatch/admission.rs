@@ -21,8 +21,8 @@ use crate::decision::Invariant;
 use crate::decision::fleet::{Answer, Report};
 use crate::decision::{
     AccountId, AccountSnapshot, Admission, BudgetView, Decision, Demand, Grant, LeaseId,
-    LimitDenied, Question, QuotaLedger, Recovered, SavedLedger, Settings, Settlement, Stated,
-    Ticket, WriteSpacing,
+    LimitDenied, Question, QuotaLedger, Recovered, SavedLedger, Settings, Settlement, SpendingMark,
+    Spent, Stated, Ticket, WriteSpacing,
 };
 
 use crate::gateway::dispatch::graphql_prices::GraphqlPrices;
@@ -264,6 +264,20 @@ impl Admissions {
         endpoint: &dyn Fn(&str) -> Option<EndpointId>,
     ) {
         self.change(|inner, now| inner.admission.restore(now, saved, recovered, endpoint));
+    }
+
+    /// What was spent since the last message, for a successor; see [`Admission::spent_since`].
+    pub fn spent_since(
+        &self,
+        mark: &mut SpendingMark,
+        name: &dyn Fn(EndpointId) -> String,
+    ) -> Spent {
+        self.inner.lock().admission.spent_since(self.clock.now(), mark, name)
+    }
+
+    /// Adds what a predecessor has spent; see [`Admission::add_spent`].
+    pub fn add_spent(&self, spent: &Spent, endpoint: &dyn Fn(&str) -> Option<EndpointId>) {
+        self.change(|inner, now| inner.admission.add_spent(now, spent, endpoint));
     }
 
     /// Audits ledger and wait queue; returns the broken invariants. See [`Admission::audit`].

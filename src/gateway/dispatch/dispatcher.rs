@@ -8,12 +8,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::api::{Endpoint, ResourceName, Table};
+use crate::api::{Endpoint, EndpointId, ResourceName, Table};
 use crate::clock::Timestamp;
 use crate::decision;
 use crate::decision::breaker::State;
 use crate::decision::fleet::Report;
-use crate::decision::{AccountId, LimitKind, Recovered, SavedLedger};
+use crate::decision::{AccountId, LimitKind, Recovered, SavedLedger, SpendingMark, Spent};
 use crate::gateway::counted::Counted;
 use crate::gateway::dispatch::admission::Admissions;
 use crate::gateway::dispatch::breaker::CircuitBreakers;
@@ -211,10 +211,25 @@ impl Dispatcher {
 
     /// Takes over the state of an earlier process.
     pub fn restore_ledger(&self, saved: &SavedLedger, recovered: Recovered) {
-        let endpoints = self.table.endpoints().iter();
-        let ids: HashMap<_, _> =
-            endpoints.map(|endpoint| (name_of(endpoint), endpoint.id)).collect();
+        let ids = self.endpoint_ids();
         self.admissions.restore(saved, recovered, &|name| ids.get(name).copied());
+    }
+
+    /// What was spent since the last message, for a successor.
+    pub fn spent_since(&self, mark: &mut SpendingMark) -> Spent {
+        self.admissions.spent_since(mark, &|endpoint| name_of(self.table.endpoint(endpoint)))
+    }
+
+    /// Adds what a predecessor has spent.
+    pub fn add_spent(&self, spent: &Spent) {
+        let ids = self.endpoint_ids();
+        self.admissions.add_spent(spent, &|name| ids.get(name).copied());
+    }
+
+    /// The endpoints by their names.
+    fn endpoint_ids(&self) -> HashMap<String, EndpointId> {
+        let endpoints = self.table.endpoints().iter();
+        endpoints.map(|endpoint| (name_of(endpoint), endpoint.id)).collect()
     }
 
     /// The error of a full queue, in number or in bytes.

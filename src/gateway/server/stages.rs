@@ -113,7 +113,7 @@ impl Handler {
         });
         let issuer = self.issuer_to_ask(request, &classified);
         if let Some(issuer) = issuer {
-            issuer.fetched(self.gateway.env.clock.now()).await;
+            issuer.fetched(&self.gateway.env.clock).await;
             was_looked_up = false;
             let valid = self.validate(session, request)?;
             classified = self.classify(request, valid);

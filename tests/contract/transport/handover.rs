@@ -310,7 +310,7 @@ async fn a_second_successor_is_refused() {
     let first = stage.started().await;
     let address = first.address("listening").await;
     let mut slow = UnixStream::connect(stage.takeover()).unwrap();
-    std::io::Write::write_all(&mut slow, b"{\"hello\":{\"version\":1}}\n").unwrap();
+    std::io::Write::write_all(&mut slow, b"{\"hello\":{\"version\":2}}\n").unwrap();
     first.logged("a successor asks for the sockets").await;
     let second = Process::start(serve(&stage.config));
     assert_eq!(second.ended().await.code(), Some(1));

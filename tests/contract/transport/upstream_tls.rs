@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::proxy::{TestProxy, Tunnel};
 use crate::support::tls_upstream::{self, certificate_file};
-use crate::support::{Setup, World, captured_log};
+use crate::support::{Setup, World, captured_log, eventually};
 
 /// A world whose upstream is at this URL, with the certificates of a file to trust.
 async fn world(url: String, ca_file: Option<&str>) -> World {
@@ -142,6 +142,35 @@ async fn an_upstream_that_demands_a_client_certificate_gets_it() {
         answer.assert_status(200);
         assert_eq!(answer.json()["secure"], true, "{version:?}");
     }
+}
+
+#[tokio::test]
+async fn a_renewed_client_certificate_is_presented_without_a_signal() {
+    captured_log::begin();
+    let versions = [&rustls::version::TLS13];
+    let port = tls_upstream::start_for_clients_of("server.pem", "authority.pem", &versions).port();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("weir.pem");
+    let renew = |name: &str| std::fs::copy(certificate_file(name), &file).unwrap();
+    renew("self_signed.pem");
+    let ca_file = certificate_file("authority.pem");
+    let (ca_file, named) = (ca_file.display(), file.display());
+    let keys = format!(
+        "ca_file = \"{ca_file}\"\nclient_certificate = {{ cert = \"{named}\", key = \"{named}\" }}"
+    );
+    let upstream = format!("https://127.0.0.1:{port}");
+    let world = Setup::new().upstream(upstream).upstream_keys(&keys).start().await;
+    world.get("/repos/acme/widgets").await.assert_status(502);
+    let named = named.to_string();
+    let lines = |text: &str| {
+        let log = captured_log::all();
+        log.lines().filter(|line| line.contains(&named) && line.contains(text)).count()
+    };
+    std::fs::write(&file, "cut off").unwrap();
+    eventually(|| lines("a secret was not read again") > 0).await;
+    renew("server.pem");
+    eventually(|| lines("secrets were read again") > 0).await;
+    world.get("/repos/acme/widgets").await.assert_status(200);
 }
 
 #[tokio::test]

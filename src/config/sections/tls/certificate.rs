@@ -1,6 +1,6 @@
 //! A certificate of the gateway itself, with its key: read with the config, so that `weir check`
-//! finds its faults. A gateway that runs reads it again when its files change
-//! (`gateway/server/tls.rs`).
+//! finds its faults. A gateway that runs reads it again when its files change: those of listeners in
+//! `gateway/server/tls.rs`, the one for the upstream with the secrets.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,9 @@ use x509_parser::error::X509Error;
 use x509_parser::prelude::FromDer;
 
 use crate::config::input::document::Secrets;
-use crate::config::input::reader::Reader;
+use crate::config::input::reader::{Entry, Reader};
 use crate::config::input::regular_file;
+use crate::config::input::secret_file::{self, Refused};
 use crate::config::printer::{inline, text};
 
 /// Largest file accepted. A chain has some 5 KiB.
@@ -69,24 +70,62 @@ impl PartialEq for Certificate {
 impl CertificateFiles {
     /// Reads the keys `cert` and `key` of a table.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let files = Self::named(reader)?;
+        if reader.secrets() == Secrets::Presumed {
+            return Some(files);
+        }
+        match load(&files.cert, &files.key) {
+            Ok(loaded) => Some(Self { loaded: Some(Arc::new(loaded)), ..files }),
+            Err(CertificateFault::Chain(problem)) => reader.refuse("cert", problem, CHAIN),
+            Err(CertificateFault::Key(problem)) => reader.refuse("key", problem, KEY),
+        }
+    }
+
+    /// The same for a certificate that is read again with the secrets of the config, when one of
+    /// its files changes.
+    pub(crate) fn read_as_secret(reader: &mut Reader<'_>) -> Option<Self> {
+        let files = Self::named(reader)?;
+        if reader.secrets() == Secrets::Presumed {
+            return Some(files);
+        }
+        let Self { cert, key, .. } = &files;
+        let refused = |fault: CertificateFault| match fault {
+            CertificateFault::Chain(problem) => (problem, CHAIN.to_owned()),
+            CertificateFault::Key(problem) => (problem, KEY.to_owned()),
+        };
+        let chain = |text: &str| chain_of(cert, text.as_bytes()).map_err(refused);
+        let chain = from_file(&reader.entry("cert")?, cert, CHAIN, chain)?;
+        let pair =
+            |text: &str| with_key(cert, chain.clone(), key, text.as_bytes()).map_err(refused);
+        let loaded = from_file(&reader.entry("key")?, key, KEY, pair)?;
+        Some(Self { loaded: Some(Arc::new(loaded)), ..files })
+    }
+
+    /// The files by their names. Without secrets nothing more is read.
+    fn named(reader: &mut Reader<'_>) -> Option<Self> {
         let cert: Option<PathBuf> = reader.required("cert");
         let key: Option<PathBuf> = reader.required("key");
         let (cert, key) = (cert?, key?);
         if reader.secrets() == Secrets::Presumed {
             reader.leave_out("cert", format!("file {}", cert.display()));
             reader.leave_out("key", format!("file {}", key.display()));
-            return Some(Self { cert, key, loaded: None });
         }
-        match load(&cert, &key) {
-            Ok(loaded) => Some(Self { cert, key, loaded: Some(Arc::new(loaded)) }),
-            Err(CertificateFault::Chain(problem)) => reader.refuse("cert", problem, CHAIN),
-            Err(CertificateFault::Key(problem)) => reader.refuse("key", problem, KEY),
-        }
+        Some(Self { cert, key, loaded: None })
     }
 
     pub(crate) fn printed(&self) -> String {
         inline(&[("cert", text(self.cert.display())), ("key", text(self.key.display()))])
     }
+}
+
+fn from_file<T>(
+    entry: &Entry<'_>,
+    path: &Path,
+    accepted: &str,
+    accept: impl Fn(&str) -> Result<T, Refused>,
+) -> Option<T> {
+    let read = secret_file::read(entry.document, &entry.path, path.to_owned(), accepted, accept);
+    read.map_or_else(|(problem, accepted)| entry.refuse(problem, accepted), Some)
 }
 
 /// A pair of files that is of no use, with the problem of one of them.
@@ -102,19 +141,38 @@ pub enum CertificateFault {
 
 /// Reads a certificate chain and its key.
 pub fn load(cert: &Path, key: &Path) -> Result<Certificate, CertificateFault> {
-    let of = |path: &Path, problem: &str| format!("{}: {problem}", path.display());
     let unreadable = |path: &Path, problem: String| format!("{} {problem}", path.display());
     let pem = regular_file(cert, BYTES_MAX)
         .map_err(|problem| CertificateFault::Chain(unreadable(cert, problem)))?;
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let chain = chain_of(cert, &pem)?;
+    let pem = regular_file(key, BYTES_MAX)
+        .map_err(|problem| CertificateFault::Key(unreadable(key, problem)))?;
+    with_key(cert, chain, key, &pem)
+}
+
+fn of(path: &Path, problem: &str) -> String {
+    format!("{}: {problem}", path.display())
+}
+
+/// The certificates in the content of this file.
+fn chain_of(cert: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateFault> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let chain = chain
         .map_err(|_| CertificateFault::Chain(of(cert, "a certificate is damaged or cut off")))?;
     if chain.is_empty() {
         return Err(CertificateFault::Chain(of(cert, "it has no certificate")));
     }
-    let pem = regular_file(key, BYTES_MAX)
-        .map_err(|problem| CertificateFault::Key(unreadable(key, problem)))?;
-    let private = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
+    Ok(chain)
+}
+
+/// The chain of a file with the key in the content of another.
+fn with_key(
+    cert: &Path,
+    chain: Vec<CertificateDer<'static>>,
+    key: &Path,
+    pem: &[u8],
+) -> Result<Certificate, CertificateFault> {
+    let private = PrivateKeyDer::from_pem_slice(pem).map_err(|_| {
         CertificateFault::Key(of(key, "it has no private key that is not encrypted"))
     })?;
     let damaged = |place: &str| CertificateFault::Chain(of(cert, &format!("its {place} damaged")));

@@ -32,7 +32,7 @@ pub fn fragment(kind: &str) -> Value {
         "PathBuf" | "CaFile" | "Folder" | "Pattern" => text(".+"),
         "FetchUrl" => text("[Hh][Tt][Tt][Pp][Ss]?://[^@#]+"),
         "IpNet" => text("[0-9A-Fa-f.:]+(/[0-9]+)?"),
-        "Expiry" => text("[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ].+)?"),
+        "Expiry" => text("[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])([Tt ].+)?"),
         "Claims" => json!({
             "type": "object",
             "minProperties": 1,

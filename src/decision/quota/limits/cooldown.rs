@@ -59,6 +59,11 @@ impl Cooldown {
         self.closed_until = self.closed_until.max(until);
     }
 
+    /// A predecessor was refused, perhaps.
+    pub fn extend_to(&mut self, other: &Self) {
+        self.extend(other.closed_until);
+    }
+
     pub fn until(&self, now: Timestamp) -> Option<Timestamp> {
         (now < self.closed_until).then_some(self.closed_until)
     }

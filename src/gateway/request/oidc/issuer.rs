@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::timeout;
 
-use crate::clock::Timestamp;
+use crate::clock::{Clock, Timestamp};
 use crate::config::{Issuer as IssuerConfig, IssuerKeys};
 use crate::gateway::environment::Environment;
 use crate::gateway::request::oidc::fetch::{FETCH_TIME, Fetcher};
@@ -22,6 +22,9 @@ pub const REFRESH: Duration = Duration::from_mins(10);
 /// The least distance of two fetches. Chosen here: tokens with names of keys that do not exist cost
 /// the issuer no more than this.
 pub const DISTANCE_MIN: Duration = Duration::from_secs(10);
+/// The most requests that wait for a fetch. Chosen here: the CI jobs of a moment. Strangers with
+/// names of no keys hold no more.
+const WAITING_MAX: usize = 256;
 /// The time for which keys stay in force without a successful fetch. Chosen here: a day's outage.
 const KEEP: Duration = Duration::from_hours(24);
 
@@ -37,6 +40,8 @@ pub struct Issuer {
     /// The number of fetches that have ended.
     ended: watch::Sender<u64>,
     has_task: AtomicBool,
+    /// Permits for requests that wait for a fetch.
+    waiting: Semaphore,
 }
 
 #[derive(Default)]
@@ -74,6 +79,7 @@ impl Issuer {
             wanted: Arc::default(),
             ended: watch::Sender::new(0),
             has_task: AtomicBool::new(false),
+            waiting: Semaphore::new(WAITING_MAX),
         }
     }
 
@@ -96,16 +102,28 @@ impl Issuer {
         needs_task
     }
 
-    /// Asks for a fetch, unless the last one began a moment ago, and waits for its end, for no
-    /// longer than one may take.
-    pub async fn fetched(&self, now: Timestamp) {
-        let mut ended = {
-            let mut state = self.state.lock();
-            let is_due = state.began_at.is_none_or(|began| now.since(began) >= DISTANCE_MIN);
-            if self.fetcher.is_none() || !(state.is_under_way || is_due) {
+    /// Asks for a fetch and waits for its end, for no longer than one may take. It begins at once,
+    /// or [`DISTANCE_MIN`] after the last one began; without any key nothing waits that long.
+    pub async fn fetched(&self, clock: &Clock) {
+        if self.fetcher.is_none() {
+            return;
+        }
+        // Those beyond them find the keys that the fetch of the others brings.
+        let Ok(_waits) = self.waiting.try_acquire() else { return };
+        let (now, due) = (clock.now(), self.next_fetch());
+        if let Some(due) = due.filter(|due| *due > now) {
+            if self.keys.load().is_empty() {
                 return;
             }
+            clock.reach(due).await;
+        }
+        let mut ended = {
+            let mut state = self.state.lock();
             if !state.is_under_way {
+                // Another of those who waited has had them fetched.
+                if state.began_at.is_some_and(|began| began > now) {
+                    return;
+                }
                 state.is_under_way = true;
                 self.wanted.notify_one();
             }
@@ -113,6 +131,12 @@ impl Issuer {
         };
         // In vain if it takes too long: the keys are as they were.
         let _ = timeout(FETCH_TIME, ended.changed()).await;
+    }
+
+    /// The first time of the next fetch; `None`: one is under way, or none has begun.
+    fn next_fetch(&self) -> Option<Timestamp> {
+        let state = self.state.lock();
+        state.began_at.filter(|_| !state.is_under_way).map(|began| began + DISTANCE_MIN)
     }
 
     /// Fetches the keys once. Keys that the issuer has taken back are out of force afterwards.

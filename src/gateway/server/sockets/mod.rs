@@ -138,13 +138,21 @@ impl Sockets {
         for (kind, address) in http.chain(https).chain(admin) {
             let there = inherited.iter().position(|socket| socket.has_address(kind, address));
             let there = there.map(|index| inherited.remove(index));
-            let own = || Ok(Socket::Tcp(bind_tcp(address)?));
+            let own = || {
+                let bound = bind_tcp(address).map_err(|error| misnamed(&inherited, address, error));
+                Ok(Socket::Tcp(bound?))
+            };
             opened.push(Opened::new(kind, address, there, own)?);
         }
         if let Some(path) = &listen.unix {
             let there = inherited.iter().position(|socket| socket.has_path(path));
             let there = there.map(|index| inherited.remove(index));
-            let own = || Ok(Socket::Unix(bind_unix(path, SOCKET_MODE)?));
+            let own = || {
+                let bound = bind_unix(path, SOCKET_MODE);
+                Ok(Socket::Unix(
+                    bound.map_err(|error| misnamed(&inherited, path.display(), error))?,
+                ))
+            };
             opened.push(Opened::new(Kind::Unix, path.display(), there, own)?);
         }
         Ok((Self(opened), inherited))
@@ -194,9 +202,33 @@ impl Opened {
     }
 }
 
+/// The reason why a listener cannot be opened: an inherited socket has its place, and the name of
+/// another listener.
+fn misnamed(inherited: &[Inherited], at: impl Display, error: io::Error) -> io::Error {
+    let at = at.to_string();
+    match inherited.iter().find(|socket| socket.socket.place() == at) {
+        Some(Inherited { name, .. }) => io::Error::other(format!(
+            "the socket of systemd at {at} is named {name} (FileDescriptorName=), which is another listener"
+        )),
+        None => error,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::fixture;
+
+    #[test]
+    fn a_socket_with_the_name_of_another_listener_is_named() {
+        let (socket, at) = inherited("admin");
+        let upstream = "[upstream]\nurl = \"http://127.0.0.1:9\"\n";
+        let text = fixture::text(&format!("[listen]\nhttp = [\"{at}\"]\n{upstream}"));
+        let listen = fixture::parsed(&text).listen;
+        let Err(error) = Sockets::open(&listen, vec![socket]) else { panic!("it is taken") };
+        let error = error.to_string();
+        assert!(error.contains(&at.to_string()) && error.contains("named admin"), "{error}");
+    }
 
     fn inherited(name: &str) -> (Inherited, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -9,6 +9,7 @@ use super::stated::StatementTrust;
 use super::{PrimaryWindow, Seen, WOBBLE, WindowState};
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
+use crate::decision::fleet::Sight;
 use crate::decision::types::Recovered;
 
 /// Longest time until the end of a window that is believed. Ours: that of a closure.
@@ -42,6 +43,19 @@ impl PrimaryWindow {
             unseen: self.evidence.saved(now, self.leased_units()),
             rate_of_others: self.evidence.rate_of_others(now),
         }
+    }
+
+    /// Adds what a predecessor has spent beside this process. Its requests in flight are taken as
+    /// counted: too few units until the end of the window are better than too many.
+    pub fn add_spent(&mut self, now: Timestamp, spent: &SavedWindow) {
+        let unseen = spent.unseen.iter().map(|(_, units)| *units).fold(0, u32::saturating_add);
+        if let Some(seen) = spent.seen.filter(|seen| seen.reset <= now + END_MAX) {
+            let remaining = seen.remaining.min(seen.limit).saturating_sub(unseen);
+            self.reported(now, Sight { limit: seen.limit, remaining, reset: seen.reset });
+        } else if spent.is_unmetered {
+            self.reported_unmetered();
+        }
+        self.reported_closed(spent.closed_until.min(now + END_MAX));
     }
 
     /// Returns the window that a file kept. A window that was counted before later requests

@@ -17,6 +17,7 @@ mod saved;
 mod sliding_window;
 mod slots;
 mod spacing;
+mod spent;
 
 use std::time::Duration;
 
@@ -35,6 +36,7 @@ use sliding_window::{Limit, SlidingWindow};
 use slots::{Cpu, Slots};
 pub use spacing::Spacing;
 use spacing::Writes;
+pub use spent::{InFlight, SpentSecondary};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);

@@ -65,7 +65,7 @@ impl Secondary {
     }
 
     /// In the order of [`Secondary::windows_mut`].
-    fn windows(&self) -> impl Iterator<Item = &SlidingWindow> {
+    pub(super) fn windows(&self) -> impl Iterator<Item = &SlidingWindow> {
         let special = &*self.special;
         [&self.cpu, &self.cpu_burst, &special.graphql_cpu].into_iter().chain(&special.windows)
     }

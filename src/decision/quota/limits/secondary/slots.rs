@@ -250,10 +250,21 @@ impl Slots {
         let mut ends: Vec<_> = ends.filter(|end| *end > now).collect();
         ends.sort_unstable();
         ends.truncate(usize::try_from(self.max).unwrap_or(usize::MAX));
-        self.given_up = ends.into_iter().map(|end| (end, EARLIER)).collect();
-        if !self.given_up.is_empty() {
-            self.by_client.entry(EARLIER).or_default().slots = count(self.given_up.len());
+        let own = self.given_up.iter().copied().filter(|(_, client)| *client != EARLIER);
+        let earlier = ends.iter().map(|end| (*end, EARLIER));
+        let mut given_up: Vec<_> = own.chain(earlier).collect();
+        given_up.sort_unstable_by_key(|(end, _)| *end);
+        self.given_up = given_up.into();
+        if ends.is_empty() {
+            self.by_client.remove(&EARLIER);
+        } else {
+            self.by_client.entry(EARLIER).or_default().slots = count(ends.len());
         }
+    }
+
+    /// True if requests of an earlier process have slots.
+    pub fn has_earlier(&self) -> bool {
+        self.by_client.contains_key(&EARLIER)
     }
 
     fn end_graces(&mut self, now: Timestamp) {

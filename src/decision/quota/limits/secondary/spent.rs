@@ -1,0 +1,131 @@
+//! The secondary limits of an account that two processes spend, one of which drains.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Secondary;
+use super::sliding_window::{Limit, Tally};
+use crate::api::EndpointId;
+use crate::clock::Timestamp;
+use crate::decision::types::HashMap;
+
+/// The time in which a request ends, and counts at the latest (SPECIFICATION, "Limits in
+/// practice": the service ends a request after 10 s).
+const EXECUTED_WITHIN: Duration = Duration::from_secs(10);
+
+/// What was admitted since the last message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpentSecondary {
+    /// Ends of the slots in use.
+    slots: Vec<Timestamp>,
+    /// By the name of the endpoint.
+    points: Vec<(String, u32)>,
+    /// In the order of the windows.
+    windows: Vec<u32>,
+    /// Last write, and last write that notifies.
+    writes: [Option<Timestamp>; 2],
+}
+
+/// The amounts in flight at the last message. They were in it.
+#[derive(Debug, Default)]
+pub struct InFlight {
+    points: HashMap<EndpointId, u32>,
+    windows: Vec<u32>,
+}
+
+impl SpentSecondary {
+    /// True if nothing was admitted or is in flight.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+            && self.points.is_empty()
+            && self.windows.iter().all(|amount| *amount == 0)
+    }
+}
+
+impl Secondary {
+    /// Returns what was admitted since a time, for a successor.
+    pub fn spent_since(
+        &self,
+        now: Timestamp,
+        since: Timestamp,
+        in_flight: &mut InFlight,
+        name: &dyn Fn(EndpointId) -> String,
+    ) -> SpentSecondary {
+        let limit = self.rest_points.limit;
+        let (mut points, mut points_in_flight) = (Vec::new(), HashMap::default());
+        for (endpoint, tally) in self.rest_points.each() {
+            let before = in_flight.points.get(&endpoint).copied().unwrap_or_default();
+            let amount = tally.admitted_since(limit, since, before);
+            if amount > 0 {
+                points.push((name(endpoint), amount));
+            }
+            if tally.in_flight() > 0 {
+                points_in_flight.insert(endpoint, tally.in_flight());
+            }
+        }
+        let mut before = std::mem::take(&mut in_flight.windows).into_iter();
+        let windows = self.windows().map(|window| {
+            let before = before.next().unwrap_or_default();
+            window.tally.admitted_since(window.limit, since, before)
+        });
+        let windows = windows.collect();
+        in_flight.points = points_in_flight;
+        in_flight.windows = self.windows().map(|window| window.tally.in_flight()).collect();
+        let writes = self.special.writes.last();
+        SpentSecondary { slots: self.slots.saved(now), points, windows, writes }
+    }
+
+    /// Adds what a predecessor has admitted beside this process. It counts as if it ended as late as
+    /// a request may.
+    pub fn add_spent(
+        &mut self,
+        spent: &SpentSecondary,
+        endpoint: &dyn Fn(&str) -> Option<EndpointId>,
+        now: Timestamp,
+    ) {
+        let over = now + EXECUTED_WITHIN;
+        self.slots.restore(now, &spent.slots);
+        for (name, amount) in &spent.points {
+            if let Some(endpoint) = endpoint(name) {
+                self.rest_points.with_tally(now, endpoint, |limit, tally| {
+                    tally.count(limit, limit.end(over), *amount);
+                });
+            }
+        }
+        for (window, amount) in self.windows_mut().zip(&spent.windows) {
+            if *amount > 0 {
+                let last = window.limit.end(over);
+                window.tally.count(window.limit, last, *amount);
+            }
+        }
+        let writes = spent.writes.map(|last| last.map(|last| last.min(now)));
+        self.special.writes.reported(writes);
+        self.adjust();
+    }
+
+    /// True if requests of an earlier process have slots.
+    pub fn has_slots_of_earlier(&self) -> bool {
+        self.slots.has_earlier()
+    }
+
+    /// Frees the slots of an earlier process, whose requests have ended.
+    pub fn forget_slots_of_earlier(&mut self, now: Timestamp) {
+        self.slots.restore(now, &[]);
+        self.adjust();
+    }
+}
+
+impl<L> Tally<L>
+where
+    L: std::borrow::BorrowMut<std::collections::VecDeque<(u32, u32)>> + Default,
+{
+    /// The amount that was admitted since a time at which `before` was in flight. What ended at that
+    /// moment may be in it.
+    fn admitted_since(&self, limit: Limit, since: Timestamp, before: u32) -> u32 {
+        let first = limit.end(since);
+        let ended = self.entries().filter(|(last, _)| *last >= first).map(|(_, amount)| amount);
+        ended.fold(self.in_flight(), u32::saturating_add).saturating_sub(before)
+    }
+}

@@ -1,0 +1,142 @@
+//! The spending of a process that drains beside its successor (SPECIFICATION, "Commands").
+//!
+//! The successor begins with the state of a moment ([`super::saved`]). What its predecessor spends
+//! later is added here, message by message. An account for which requests wait at the predecessor
+//! is left to it: they came first, and both would take the place that becomes free.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::QuotaLedger;
+use super::account::Account;
+use super::limits::cooldown::Cooldown;
+use super::limits::primary::SavedWindow;
+use super::limits::secondary::{InFlight, SpentSecondary};
+use super::saved::kind_of;
+use crate::api::{EndpointId, ResourceName};
+use crate::clock::Timestamp;
+use crate::decision::types::{AccountId, HashMap};
+
+/// The time for which an account is left to the predecessor. Ours: a few messages.
+const LEFT_FOR: Duration = Duration::from_millis(500);
+
+/// What the accounts of the config have spent since the last message. Accounts that are not named
+/// have nothing under way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spent {
+    accounts: Vec<SpentAccount>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SpentAccount {
+    name: String,
+    kind: String,
+    /// True if requests wait for it.
+    is_awaited: bool,
+    windows: Vec<(String, SavedWindow)>,
+    cooldown: Cooldown,
+    secondary: SpentSecondary,
+}
+
+/// What the successor knows: the time of the last message, and the requests in flight then.
+#[derive(Debug)]
+pub struct SpendingMark {
+    at: Timestamp,
+    in_flight: HashMap<AccountId, InFlight>,
+}
+
+impl SpendingMark {
+    /// The successor has the state of this time.
+    pub fn at(at: Timestamp) -> Self {
+        Self { at, in_flight: HashMap::default() }
+    }
+}
+
+impl QuotaLedger {
+    /// Returns what the accounts of the config have spent since the last message.
+    pub(in crate::decision) fn spent_since(
+        &self,
+        now: Timestamp,
+        mark: &mut SpendingMark,
+        is_awaited: &dyn Fn(AccountId) -> bool,
+        name: &dyn Fn(EndpointId) -> String,
+    ) -> Spent {
+        let mut accounts = Vec::new();
+        for (id, account) in (0..).map(AccountId).zip(&self.accounts) {
+            if self.layout.is_dynamic(id) {
+                continue;
+            }
+            let in_flight = mark.in_flight.entry(id).or_default();
+            let secondary = account.secondary.spent_since(now, mark.at, in_flight, name);
+            let is_awaited = is_awaited(id);
+            if is_awaited || !secondary.is_empty() {
+                accounts.push(SpentAccount {
+                    name: account.settings.name.to_string(),
+                    kind: kind_of(account),
+                    is_awaited,
+                    windows: account.saved_windows(now),
+                    cooldown: account.cooldown.clone(),
+                    secondary,
+                });
+            }
+        }
+        mark.at = now;
+        Spent { accounts }
+    }
+
+    /// Adds what a predecessor has spent. `endpoint` finds an endpoint by its name.
+    pub(in crate::decision) fn add_spent(
+        &mut self,
+        now: Timestamp,
+        spent: &Spent,
+        endpoint: &dyn Fn(&str) -> Option<EndpointId>,
+    ) {
+        for (id, account) in (0..).map(AccountId).zip(&mut self.accounts) {
+            if self.layout.is_dynamic(id) {
+                continue;
+            }
+            let is_it = |spent: &&SpentAccount| {
+                *spent.name == *account.settings.name && spent.kind == kind_of(account)
+            };
+            match spent.accounts.iter().find(is_it) {
+                Some(spent) => account.add_spent(now, spent, endpoint),
+                None if account.secondary.has_slots_of_earlier() => {
+                    account.secondary.forget_slots_of_earlier(now);
+                }
+                None => continue,
+            }
+            self.candidates.changed(now, id, account);
+        }
+    }
+}
+
+impl Spent {
+    /// True if nothing was spent, is in flight or waits.
+    pub fn is_empty(&self) -> bool {
+        self.accounts.is_empty()
+    }
+}
+
+impl Account {
+    fn add_spent(
+        &mut self,
+        now: Timestamp,
+        spent: &SpentAccount,
+        endpoint: &dyn Fn(&str) -> Option<EndpointId>,
+    ) {
+        for (name, spent) in &spent.windows {
+            let at = self.window_index(&ResourceName::new(name));
+            if let Some(window) = self.window_at(at) {
+                window.add_spent(now, spent);
+            }
+        }
+        self.cooldown.extend_to(&spent.cooldown.restored(now));
+        if spent.is_awaited {
+            self.cooldown.extend(now + LEFT_FOR);
+        }
+        self.secondary.add_spent(&spent.secondary, endpoint, now);
+    }
+}
