@@ -30,8 +30,8 @@ const READY_WITHIN: Duration = Duration::from_secs(120);
 /// The pause between two looks at the queue of writes in a drain. Chosen here: queued writes of
 /// clients wait for it.
 const QUEUE_PAUSE: Duration = Duration::from_millis(5);
-/// The pause between two messages about what was spent. Chosen here: what waits at the successor for
-/// an account is late by a few of them.
+/// The pause between two messages about what was spent. Chosen here: some requests may be sent in
+/// it.
 const SPENT_PAUSE: Duration = Duration::from_millis(100);
 /// The pause after a failed accept: out of descriptors, mostly.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
@@ -205,8 +205,8 @@ impl Successor {
         }
     }
 
-    /// Tells it what was spent since the last time. Returns true if nothing was, which it hears only
-    /// once.
+    /// Tells it what was spent since the last time. Returns true if nothing was, which it hears
+    /// only once.
     async fn tell_spent(&self, current: &Arc<Current>, was_idle: bool) -> bool {
         let mut informed = self.informed.lock().await;
         let dispatcher = &current.gateway().dispatcher;

@@ -1,10 +1,7 @@
 //! The spending of a process that drains beside its successor (SPECIFICATION, "Commands").
 //!
 //! The successor begins with the state of a moment ([`super::saved`]). What its predecessor spends
-//! later is added here, message by message. An account for which requests wait at the predecessor
-//! is left to it: they came first, and both would take the place that becomes free.
-
-use std::time::Duration;
+//! later is added here, message by message.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,9 +14,6 @@ use super::saved::kind_of;
 use crate::api::{EndpointId, ResourceName};
 use crate::clock::Timestamp;
 use crate::decision::types::{AccountId, HashMap};
-
-/// The time for which an account is left to the predecessor. Ours: a few messages.
-const LEFT_FOR: Duration = Duration::from_millis(500);
 
 /// What the accounts of the config have spent since the last message. Accounts that are not named
 /// have nothing under way.
@@ -34,8 +28,6 @@ pub struct Spent {
 struct SpentAccount {
     name: String,
     kind: String,
-    /// True if requests wait for it.
-    is_awaited: bool,
     windows: Vec<(String, SavedWindow)>,
     cooldown: Cooldown,
     secondary: SpentSecondary,
@@ -61,7 +53,6 @@ impl QuotaLedger {
         &self,
         now: Timestamp,
         mark: &mut SpendingMark,
-        is_awaited: &dyn Fn(AccountId) -> bool,
         name: &dyn Fn(EndpointId) -> String,
     ) -> Spent {
         let mut accounts = Vec::new();
@@ -71,12 +62,10 @@ impl QuotaLedger {
             }
             let in_flight = mark.in_flight.entry(id).or_default();
             let secondary = account.secondary.spent_since(now, mark.at, in_flight, name);
-            let is_awaited = is_awaited(id);
-            if is_awaited || !secondary.is_empty() {
+            if !secondary.is_empty() {
                 accounts.push(SpentAccount {
                     name: account.settings.name.to_string(),
                     kind: kind_of(account),
-                    is_awaited,
                     windows: account.saved_windows(now),
                     cooldown: account.cooldown.clone(),
                     secondary,
@@ -114,7 +103,7 @@ impl QuotaLedger {
 }
 
 impl Spent {
-    /// True if nothing was spent, is in flight or waits.
+    /// True if nothing was spent or is in flight.
     pub fn is_empty(&self) -> bool {
         self.accounts.is_empty()
     }
@@ -134,9 +123,6 @@ impl Account {
             }
         }
         self.cooldown.extend_to(&spent.cooldown.restored(now));
-        if spent.is_awaited {
-            self.cooldown.extend(now + LEFT_FOR);
-        }
         self.secondary.add_spent(&spent.secondary, endpoint, now);
     }
 }

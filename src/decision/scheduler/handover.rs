@@ -5,7 +5,7 @@ use super::Admission;
 use crate::api::EndpointId;
 use crate::clock::Timestamp;
 use crate::decision::quota::{SavedLedger, SpendingMark, Spent};
-use crate::decision::types::{AccountId, LimitKind, Recovered};
+use crate::decision::types::Recovered;
 
 impl Admission {
     /// Returns the state of the ledger for a file.
@@ -32,7 +32,7 @@ impl Admission {
         mark: &mut SpendingMark,
         name: &dyn Fn(EndpointId) -> String,
     ) -> Spent {
-        self.ledger.spent_since(now, mark, &|account| self.is_awaited(account), name)
+        self.ledger.spent_since(now, mark, name)
     }
 
     /// Adds what a predecessor has spent, and decides again.
@@ -44,14 +44,6 @@ impl Admission {
     ) {
         self.ledger.add_spent(now, spent, endpoint);
         self.retry_all(now);
-    }
-
-    /// True if a request waits here for a limit of this account that it will pass soon. Budgets and
-    /// closures are none: they are the same for both processes, and end for both at once.
-    fn is_awaited(&self, account: AccountId) -> bool {
-        let lists = self.ledger.candidates.lists_of(account);
-        let mut limits = lists.flat_map(|list| self.queue.blocks_of(list));
-        limits.any(|limit| !matches!(limit, LimitKind::Primary | LimitKind::Cooldown))
     }
 }
 
@@ -102,11 +94,17 @@ mod tests {
 
         /// A new request, if there is one, and all answers that are due. Returns the number of
         /// requests that were sent.
-        fn step(&mut self, now: Timestamp, is_asked: bool, lasts: usize) -> usize {
+        fn step(
+            &mut self,
+            now: Timestamp,
+            is_asked: bool,
+            lasts: usize,
+            patience: Duration,
+        ) -> usize {
             let mut sent = 0;
             if is_asked
                 && let Decision::Granted(grant) =
-                    self.admission.request(now, demand(1), now + SECOND * 600)
+                    self.admission.request(now, demand(1), now + patience)
             {
                 self.open.push((grant.lease, lasts));
                 sent += 1;
@@ -141,9 +139,10 @@ mod tests {
             for (step, (is_asked, lasts)) in requests.into_iter().enumerate() {
                 let now = NOW + STEP * u32::try_from(step).unwrap();
                 let sent = if step < READY_AT {
-                    old.step(now, is_asked, lasts)
+                    old.step(now, is_asked, lasts, Duration::ZERO)
                 } else {
-                    old.step(now, false, lasts) + new.step(now, is_asked, lasts)
+                    old.step(now, false, lasts, Duration::ZERO)
+                        + new.step(now, is_asked, lasts, SECOND * 600)
                 };
                 sent_at.extend([now].repeat(sent));
                 if step == SNAPSHOT_AT {

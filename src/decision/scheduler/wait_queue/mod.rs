@@ -451,15 +451,6 @@ impl WaitQueue {
         })
     }
 
-    /// The limits that block the waiting requests of a list, one or more for each of its queues.
-    pub fn blocks_of(&self, list: ListId) -> impl Iterator<Item = LimitKind> + '_ {
-        let queues = self.queues_of(list).filter_map(|id| self.queues.get(id.index()));
-        let queues = queues.filter_map(|queue| Some(queue.blocked.as_ref()?.refusal.limit));
-        let held = self.held.get(&list).into_iter().flatten();
-        let groups = held.filter_map(|(_, group)| Some(self.block_of(*group)?.limit));
-        queues.chain(groups)
-    }
-
     /// Denial that holds a group.
     fn block_of(&self, group: GroupId) -> Option<&LimitDenied> {
         let group = self.groups.get(group.index())?;

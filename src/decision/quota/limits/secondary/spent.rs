@@ -77,8 +77,8 @@ impl Secondary {
         SpentSecondary { slots: self.slots.saved(now), points, windows, writes }
     }
 
-    /// Adds what a predecessor has admitted beside this process. It counts as if it ended as late as
-    /// a request may.
+    /// Adds what a predecessor has admitted beside this process. It counts as if it ended as late
+    /// as a request may.
     pub fn add_spent(
         &mut self,
         spent: &SpentSecondary,
@@ -121,8 +121,8 @@ impl<L> Tally<L>
 where
     L: std::borrow::BorrowMut<std::collections::VecDeque<(u32, u32)>> + Default,
 {
-    /// The amount that was admitted since a time at which `before` was in flight. What ended at that
-    /// moment may be in it.
+    /// The amount that was admitted since a time at which `before` was in flight. What ended at
+    /// that moment may be in it.
     fn admitted_since(&self, limit: Limit, since: Timestamp, before: u32) -> u32 {
         let first = limit.end(since);
         let ended = self.entries().filter(|(last, _)| *last >= first).map(|(_, amount)| amount);
