@@ -10,7 +10,7 @@ pub(crate) mod cache;
 pub(crate) mod clients;
 mod listener;
 mod pages;
-mod reload;
+pub(crate) mod reload;
 pub(crate) mod replicas;
 pub(crate) mod writes;
 

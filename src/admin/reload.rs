@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Reply, not_made, pages};
 use crate::config::Fault;
 use crate::gateway::{Current, NotReloaded};
 
-#[derive(Serialize)]
-struct ReloadReport<'r> {
-    message: &'r str,
+/// A reload that was applied.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ReloadReport {
+    pub message: String,
     /// Changed keys that keep their old values until the next start.
-    at_next_start: &'r [&'static str],
+    pub at_next_start: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -52,7 +53,9 @@ pub async fn reload(current: Arc<Current>) -> Reply {
             } else {
                 "the config is in force, but for what takes effect at the next start"
             };
-            let report = ReloadReport { message, at_next_start: &reloaded.at_next_start };
+            let at_next_start =
+                reloaded.at_next_start.iter().map(|key| (*key).to_owned()).collect();
+            let report = ReloadReport { message: message.to_owned(), at_next_start };
             pages::json(StatusCode::OK, &report)
         }
         Err(NotReloaded::Faults(faults)) => {

@@ -56,6 +56,8 @@ enum Command {
     Cache(admin::Cache),
     /// Show what each client asks, waits and spends, asked of a running gateway
     Clients(admin::Clients),
+    /// Make a running gateway read its config again
+    Reload(admin::Reload),
     /// Show which replica holds which part of the limits, asked of a running gateway
     Replicas(admin::Replicas),
     /// Show the queue of writes of a running gateway, cancel one or try it again
@@ -89,6 +91,7 @@ pub fn main() -> ExitCode {
         Command::Budgets(budgets) => budgets.run(),
         Command::Cache(cache) => cache.run(),
         Command::Clients(clients) => clients.run(),
+        Command::Reload(reload) => reload.run(),
         Command::Replicas(replicas) => replicas.run(),
         Command::Writes(writes) => writes.run(),
         Command::Key(key) => key.run(),

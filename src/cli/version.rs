@@ -2,12 +2,11 @@
 
 use std::sync::LazyLock;
 
-/// Recorded by `build.rs`; absent in a build for development, and in one without a repository.
-const COMMIT: Option<&str> = option_env!("WEIR_BUILD_COMMIT");
+use crate::telemetry::BUILD_COMMIT;
 
 /// Returns the version of this build, with its commit.
 pub fn text() -> &'static str {
-    static TEXT: LazyLock<String> = LazyLock::new(|| format(COMMIT));
+    static TEXT: LazyLock<String> = LazyLock::new(|| format(BUILD_COMMIT));
     &TEXT
 }
 

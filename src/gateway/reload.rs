@@ -307,7 +307,10 @@ impl Current {
             );
             return Err(NotReloaded::Busy);
         };
-        match config::load(source) {
+        let loaded = config::load(source);
+        let env = &self.gateway().env;
+        env.metrics.reloaded(loaded.is_ok(), env.clock.now());
+        match loaded {
             Ok(config) => {
                 log_warnings(&config);
                 Ok(announced(self.put_in_force(config)))

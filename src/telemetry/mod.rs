@@ -31,6 +31,6 @@ mod writer;
 pub(crate) mod written;
 
 pub use init::{Guard, InitError, LogFormat, LogLevel, TelemetrySettings, UnknownLevel, init};
-pub use metrics::{CONTENT_TYPE, Metrics, Spent, SpentSum, UpstreamOutcome};
+pub use metrics::{BUILD_COMMIT, CONTENT_TYPE, Metrics, Spent, SpentSum, UpstreamOutcome};
 pub use outcome::{CacheOutcome, Fetch, LogText, MethodName, NO_ENDPOINT, Outcome, WaitCause};
 pub use tally::ClientFigures;

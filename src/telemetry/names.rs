@@ -113,6 +113,35 @@ pub enum Metric {
     RedisUp,
     #[strum(message = "Invariants found broken; must stay 0")]
     InvariantBrokenTotal,
+    #[strum(message = "Reloads of the config, by result")]
+    ConfigReloadsTotal,
+    #[strum(message = "1 if the latest reload of the config was applied, or none was made, else 0")]
+    ConfigReloadSuccessful,
+    #[strum(message = "When the config in force was read")]
+    ConfigTimestampSeconds,
+    #[strum(message = "Lines of the log that were dropped because its reader was too slow")]
+    LogLinesDroppedTotal,
+    #[strum(message = "Version and commit of the program; always 1")]
+    BuildInfo,
+}
+
+/// A metric of the process by the name that all Prometheus clients give it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumMessage, IntoStaticStr)]
+#[cfg_attr(test, derive(strum::VariantArray))]
+#[strum(serialize_all = "snake_case", prefix = "process_")]
+pub enum ProcessMetric {
+    #[strum(message = "When the process began, in seconds since the epoch")]
+    StartTimeSeconds,
+    #[strum(message = "CPU time that the process has used")]
+    CpuSecondsTotal,
+    #[strum(message = "Virtual memory of the process")]
+    VirtualMemoryBytes,
+    #[strum(message = "Resident memory of the process")]
+    ResidentMemoryBytes,
+    #[strum(message = "Open file descriptors of the process")]
+    OpenFds,
+    #[strum(message = "Most open file descriptors that the system allows the process")]
+    MaxFds,
 }
 
 impl Metric {
@@ -120,14 +149,34 @@ impl Metric {
     #[cfg(test)]
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// Returns the name for the registry: the encoder appends a counter's `_total` itself.
+    /// Returns the name for the registry: the encoder appends a suffix itself.
     pub fn registered_name(self) -> &'static str {
-        let name: &'static str = self.into();
-        name.strip_suffix("_total").unwrap_or(name)
+        without_suffix(self.into())
     }
 
     /// Returns the help text.
     pub fn help(self) -> &'static str {
         self.get_message().unwrap_or_default()
     }
+}
+
+impl ProcessMetric {
+    /// In the order of SPECIFICATION, "Metrics".
+    #[cfg(test)]
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name for the registry: the encoder appends a suffix itself.
+    pub fn registered_name(self) -> &'static str {
+        without_suffix(self.into())
+    }
+
+    /// Returns the help text.
+    pub fn help(self) -> &'static str {
+        self.get_message().unwrap_or_default()
+    }
+}
+
+/// Removes the suffix of a counter, or that of an info.
+fn without_suffix(name: &'static str) -> &'static str {
+    name.strip_suffix("_total").or_else(|| name.strip_suffix("_info")).unwrap_or(name)
 }

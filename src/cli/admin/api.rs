@@ -27,6 +27,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::tls::AdminTlsArguments;
+use super::visible;
 use crate::admin::CHALLENGE;
 use crate::cli::process::{BAD_CONFIG, CONFIG_VARIABLE, DEFAULT_CONFIG, FAILED, runtime};
 use crate::config::{self, Faults, Secret};
@@ -284,7 +285,7 @@ impl AdminApi {
             StatusCode::UNAUTHORIZED if is_of_admin(answer.headers()) => {
                 return Err(self.unauthorized());
             }
-            // Of the last three, answers about a write have a body of their own.
+            // Of the last three, answers about a write or a reload have a body of their own.
             StatusCode::OK
             | StatusCode::FORBIDDEN
             | StatusCode::UNPROCESSABLE_ENTITY
@@ -299,7 +300,7 @@ impl AdminApi {
             StatusCode::OK => Ok(body),
             StatusCode::UNPROCESSABLE_ENTITY => Err(Fault::Rejected(message_of(&body))),
             StatusCode::FORBIDDEN => Err(self.forbidden(&body).unwrap_or_else(unexpected)),
-            _ => Err(not_done(&body).unwrap_or_else(unexpected)),
+            _ => Err(not_done(path, &body).unwrap_or_else(unexpected)),
         }
     }
 
@@ -341,18 +342,41 @@ impl AdminApi {
     }
 }
 
-/// Returns the `message` of an error, or a substitute.
+/// Returns the `message` of an error, or a substitute, with the faults of a config below it.
 fn message_of(body: &[u8]) -> String {
     let error: Option<serde_json::Value> = serde_json::from_slice(body).ok();
     let message = error.as_ref().and_then(|error| error.get("message")?.as_str());
-    message.map_or_else(|| String::from_utf8_lossy(body).into_owned(), str::to_owned)
+    let mut text =
+        message.map_or_else(|| String::from_utf8_lossy(body).into_owned(), str::to_owned);
+    let faults = error.as_ref().and_then(|error| error.get("faults")?.as_array());
+    for fault in faults.into_iter().flatten() {
+        text.push('\n');
+        text.push_str(&fault_line(fault));
+    }
+    text
+}
+
+/// A fault of a config as `weir check` shows it.
+fn fault_line(fault: &serde_json::Value) -> String {
+    let text = |key: &str| fault.get(key).and_then(serde_json::Value::as_str).map(visible);
+    let line = fault.get("line").and_then(serde_json::Value::as_u64);
+    let fault = config::Fault {
+        file: text("file").unwrap_or_default(),
+        line: line.and_then(|line| usize::try_from(line).ok()),
+        key: text("key").unwrap_or_default(),
+        problem: text("problem").unwrap_or_default(),
+        accepted: text("accepted"),
+    };
+    fault.to_string()
 }
 
 /// Parses the refusal of an operator action; `None` for any other body.
-fn not_done(body: &[u8]) -> Option<Fault> {
+fn not_done(path: &str, body: &[u8]) -> Option<Fault> {
     let answer: serde_json::Value = serde_json::from_slice(body).ok()?;
     let text = |key: &str| answer.get(key)?.as_str().map(str::to_owned);
-    text("write")?;
+    if path != "/api/reload" {
+        text("write")?;
+    }
     Some(Fault::NotDone { message: text("message")?, state: text("state") })
 }
 

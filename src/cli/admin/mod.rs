@@ -5,6 +5,7 @@ mod api;
 mod budgets;
 mod cache;
 mod clients;
+mod reload;
 mod replicas;
 mod table;
 mod tls;
@@ -13,6 +14,7 @@ mod writes;
 pub use budgets::Budgets;
 pub use cache::Cache;
 pub use clients::Clients;
+pub use reload::Reload;
 pub use replicas::Replicas;
 pub use writes::Writes;
 

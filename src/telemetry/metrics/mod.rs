@@ -8,6 +8,7 @@
 //! lock. It allocates nothing once its label set exists. Left out: the names (`names`), and the
 //! listener (`admin`).
 
+mod process;
 mod replicas;
 mod spending;
 
@@ -37,6 +38,8 @@ use super::outcome::Outcome;
 use super::series::{SERIES_MAX, Series};
 use super::tally::{ClientFigures, Tally};
 use crate::clock::Timestamp;
+pub use process::BUILD_COMMIT;
+use process::ProcessFigures;
 use replicas::ReplicaFigures;
 use spending::Spending;
 pub use spending::{Spent, SpentSum};
@@ -126,6 +129,7 @@ struct Counts {
     invariant_broken: Count<InvariantLabels>,
     issuer_tokens: Count<IssuerTokenLabels>,
     replicas: ReplicaFigures,
+    process: ProcessFigures,
 }
 
 /// Gauges, set for each scrape.
@@ -506,6 +510,7 @@ impl Counts {
             invariant_broken: counts(registry, Metric::InvariantBrokenTotal),
             issuer_tokens: counts(registry, Metric::IssuerTokensTotal),
             replicas: ReplicaFigures::registered(registry),
+            process: ProcessFigures::registered(registry),
         }
     }
 }

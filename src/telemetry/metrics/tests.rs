@@ -2,6 +2,7 @@
 //! metric fails.
 
 use super::*;
+use crate::telemetry::names::ProcessMetric;
 use crate::telemetry::outcome::{CacheOutcome, Fetch, Outcome};
 
 fn outcome() -> Outcome {
@@ -48,6 +49,7 @@ fn everything_once() -> Metrics {
     metrics.looked_far("copy");
     metrics.write_taken_over();
     metrics.set_redis_up(true);
+    metrics.reloaded(true, Timestamp::from_secs(1_700_000_000));
     metrics.predicted("/repos/{owner}/{repo}", "confirmed");
     metrics.webhook("push", "accepted");
     metrics.invariant_broken("lease_settled_twice", 1);
@@ -131,9 +133,14 @@ fn every_metric_of_the_contract_has_exactly_its_name_and_labels() {
         r#"weir_issuer_tokens_total{issuer="actions",outcome="accepted"} 1"#,
         r#"weir_webhook_deliveries_total{event="push",outcome="accepted"} 1"#,
         r#"weir_invariant_broken_total{invariant="lease_settled_twice"} 1"#,
+        r#"weir_config_reloads_total{result="applied"} 1"#,
+        "weir_config_reload_successful 1",
+        "weir_config_timestamp_seconds 1700000000",
     ] {
         assert_line(&text, line);
     }
+    let build = concat!("weir_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\",commit=\"");
+    assert!(text.contains(build), "{text}");
     assert!(text.ends_with("# EOF\n"), "{text}");
 }
 
@@ -142,7 +149,9 @@ fn the_text_has_the_metrics_of_the_contract_and_no_other() {
     let text = everything_once().encode();
     let mut typed: Vec<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
-    let mut named: Vec<&str> = Metric::ALL.iter().map(|metric| metric.registered_name()).collect();
+    let own = Metric::ALL.iter().map(|metric| metric.registered_name());
+    let of_process = ProcessMetric::ALL.iter().map(|metric| metric.registered_name());
+    let mut named: Vec<&str> = own.chain(of_process).collect();
     typed.sort_unstable();
     named.sort_unstable();
     assert_eq!(typed, named);
@@ -277,7 +286,9 @@ fn the_specification_lists_every_metric_and_no_other() {
     let (section, _) = section.split_once("\n## ").unwrap();
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let mut listed: Vec<&str> = rows.collect();
-    let mut own: Vec<&str> = Metric::ALL.iter().map(|metric| (*metric).into()).collect();
+    let own = Metric::ALL.iter().map(|metric| (*metric).into());
+    let of_process = ProcessMetric::ALL.iter().map(|metric| (*metric).into());
+    let mut own: Vec<&str> = own.chain(of_process).collect();
     listed.sort_unstable();
     own.sort_unstable();
     assert_eq!(listed, own);

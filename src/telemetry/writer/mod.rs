@@ -10,6 +10,7 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -28,6 +29,14 @@ const WRITTEN_FROM_BYTES: usize = 128 * 1024;
 const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Longest wait for a reader at an orderly end; the same as for spans.
 const END_MAX: Duration = Duration::from_secs(3);
+
+/// Lines dropped since the process began, of all logs.
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+/// Lines of the log that were dropped since the process began.
+pub(super) fn lines_dropped() -> u64 {
+    DROPPED.load(Ordering::Relaxed)
+}
 
 /// The shared buffer; clones share it.
 #[derive(Clone, Default)]
@@ -85,6 +94,7 @@ impl LogWriter {
         let mut buffer = self.0.buffer.lock();
         if buffer.waiting.len() + line.len() > WAITING_BYTES_MAX {
             buffer.left_out += 1;
+            DROPPED.fetch_add(1, Ordering::Relaxed);
             return;
         }
         let before = buffer.waiting.len();

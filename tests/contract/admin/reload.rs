@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use weir::admin::Admin;
 use weir::writes::{WriteId, WriteState};
 
+use super::operator::{Operator, printed};
 use crate::support::raw::Connection;
 use crate::support::{KEY, OTHER_KEY, Reply, Setup, World, config, eventually};
 
@@ -484,4 +485,35 @@ async fn reloads_under_load_lose_and_refuse_nothing() {
     assert!(refused.is_empty(), "{refused:?}");
     assert_eq!(world.current.gateway().env.config.clients.len(), 2);
     assert!(world.gateway.dispatcher.admissions().audit().is_empty());
+}
+
+#[tokio::test]
+async fn the_reload_command_shows_faults_and_what_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("weir.toml");
+    let world = Setup::new().listen("admin = \"127.0.0.1:0\"").start().await;
+    let operator = Operator::of(&world).await;
+    let address = operator.address.to_string();
+    let reload = async || {
+        let output = operator.weir("reload", &["--admin", &address], None).await;
+        (output.status.code(), printed(&output))
+    };
+    let (code, text) = reload().await;
+    assert!(code == Some(1) && text.contains("the config was not read from a file"), "{text}");
+    world.current.read_from(file.clone());
+    std::fs::write(&file, world.text.replace("name = \"other\"", "name = \"ci\"")).unwrap();
+    let (code, text) = reload().await;
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("the config has faults; the old one stays in force\n"), "{text}");
+    assert!(text.contains("weir.toml:") && text.contains(" clients[1].name: "), "{text}");
+    assert_eq!(operator.metric("weir_config_reload_successful").await, Some(0.0));
+    let changed = world.text.replace("[upstream]", "[telemetry]\nlog = \"text\"\n[upstream]");
+    std::fs::write(&file, changed).unwrap();
+    let (code, text) = reload().await;
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.ends_with("\nat the next start: telemetry.log\n"), "{text}");
+    assert_eq!(operator.metric("weir_config_reload_successful").await, Some(1.0));
+    let refused = "weir_config_reloads_total{result=\"refused\"}";
+    assert_eq!(operator.metric(refused).await, Some(1.0));
+    assert!(operator.metric("process_resident_memory_bytes").await > Some(1e6));
 }
