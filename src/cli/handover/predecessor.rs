@@ -46,7 +46,7 @@ pub struct Following {
     within: Duration,
     /// The clients with writes that the predecessor has not done.
     pub clients: Vec<String>,
-    /// What it has spent since the snapshot.
+    /// Its spending since the snapshot.
     pub spent: Spent,
 }
 

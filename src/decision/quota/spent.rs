@@ -15,7 +15,7 @@ use crate::api::{EndpointId, ResourceName};
 use crate::clock::Timestamp;
 use crate::decision::types::{AccountId, HashMap};
 
-/// What the accounts of the config have spent since the last message. Accounts that are not named
+/// The spending of the accounts of the config since the last message. Accounts that are not named
 /// have nothing under way.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,7 +33,7 @@ struct SpentAccount {
     secondary: SpentSecondary,
 }
 
-/// What the successor knows: the time of the last message, and the requests in flight then.
+/// The knowledge of the successor: the time of the last message, and the requests in flight then.
 #[derive(Debug)]
 pub struct SpendingMark {
     at: Timestamp,

@@ -266,7 +266,7 @@ impl Admissions {
         self.change(|inner, now| inner.admission.restore(now, saved, recovered, endpoint));
     }
 
-    /// What was spent since the last message, for a successor; see [`Admission::spent_since`].
+    /// The spending since the last message, for a successor; see [`Admission::spent_since`].
     pub fn spent_since(
         &self,
         mark: &mut SpendingMark,

@@ -215,7 +215,7 @@ impl Dispatcher {
         self.admissions.restore(saved, recovered, &|name| ids.get(name).copied());
     }
 
-    /// What was spent since the last message, for a successor.
+    /// The spending since the last message, for a successor.
     pub fn spent_since(&self, mark: &mut SpendingMark) -> Spent {
         self.admissions.spent_since(mark, &|endpoint| name_of(self.table.endpoint(endpoint)))
     }

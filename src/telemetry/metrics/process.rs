@@ -32,7 +32,7 @@ pub(super) struct ProcessFigures {
     config_time: Gauge<u64, AtomicU64>,
 }
 
-/// What the system knows of the process, from this moment on.
+/// The figures of the process that the system has, from this moment on.
 #[derive(Debug)]
 struct OfSystem {
     started_at: Timestamp,

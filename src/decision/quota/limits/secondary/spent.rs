@@ -1,20 +1,14 @@
 //! The secondary limits of an account that two processes spend, one of which drains.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 
-use super::Secondary;
 use super::sliding_window::{Limit, Tally};
+use super::{CUT_OFF_GRACE, Secondary};
 use crate::api::EndpointId;
 use crate::clock::Timestamp;
 use crate::decision::types::HashMap;
 
-/// The time in which a request ends, and counts at the latest (SPECIFICATION, "Limits in
-/// practice": the service ends a request after 10 s).
-const EXECUTED_WITHIN: Duration = Duration::from_secs(10);
-
-/// What was admitted since the last message.
+/// The amounts admitted since the last message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpentSecondary {
@@ -85,7 +79,7 @@ impl Secondary {
         endpoint: &dyn Fn(&str) -> Option<EndpointId>,
         now: Timestamp,
     ) {
-        let over = now + EXECUTED_WITHIN;
+        let over = now + CUT_OFF_GRACE;
         self.slots.restore(now, &spent.slots);
         for (name, amount) in &spent.points {
             if let Some(endpoint) = endpoint(name) {
