@@ -5,13 +5,15 @@
 //! `weir_points_total`. Left out: keys and their hashes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::Client;
 use crate::config::input::reader::Choice as _;
+use crate::config::{BudgetMode, Client};
+use crate::decision::ClientBudgetSnapshot;
 use crate::gateway::Gateway;
 use crate::telemetry::{ClientFigures, SpentSum};
 
@@ -46,8 +48,29 @@ pub struct ClientUse {
     pub units: u64,
     /// Points taken.
     pub points: u64,
-    /// The same by account, resource and endpoint, the most units first.
+    /// Its own budgets.
+    pub budgets: Vec<OwnBudget>,
+    /// The units and points by account, resource and endpoint, the most units first.
     pub spending: Vec<Spending>,
+}
+
+/// A client's own budget of a resource.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct OwnBudget {
+    /// Resource, such as `core`.
+    pub resource: String,
+    /// `hard` or `soft`.
+    pub mode: String,
+    /// Units per window.
+    pub limit: u32,
+    /// Units of this window, spent or in flight.
+    pub used: u32,
+    /// `limit - used`, at least 0.
+    pub remaining: u32,
+    /// End of the window, in seconds since the epoch.
+    pub reset: u64,
+    /// The same in RFC 3339.
+    pub reset_iso: String,
 }
 
 /// Spending of one account at one endpoint.
@@ -99,6 +122,10 @@ pub fn of(gateway: &Gateway) -> AllClients {
         let spending = Spending { account, resource, endpoint, units, points };
         spent.entry(client).or_default().push(spending);
     }
+    let mut budgets = BTreeMap::<Arc<str>, Vec<OwnBudget>>::new();
+    for budget in gateway.dispatcher.admissions().client_budgets().1 {
+        budgets.entry(Arc::clone(&budget.client)).or_default().push(budget.into());
+    }
     let clients = active_clients(gateway).map(|(client, waiting)| {
         let spending = spent.remove(&*client.name).unwrap_or_default();
         let figures = gateway.env.metrics.client_figures(Some(&client.name));
@@ -111,6 +138,7 @@ pub fn of(gateway: &Gateway) -> AllClients {
             counts: figures.into(),
             units: spending.iter().map(|spending| spending.units).sum(),
             points: spending.iter().map(|spending| spending.points).sum(),
+            budgets: budgets.remove(&client.name).unwrap_or_default(),
             spending,
         }
     });
@@ -127,6 +155,21 @@ pub(super) fn active_clients(gateway: &Gateway) -> impl Iterator<Item = (&Client
     let clients = gateway.env.config.clients.iter().zip(gateway.dispatcher.waiting());
     let active = clients.filter(|(client, _)| !client.retired);
     active.map(|(client, waiting)| (client, waiting.load(Ordering::Relaxed)))
+}
+
+impl From<ClientBudgetSnapshot> for OwnBudget {
+    fn from(budget: ClientBudgetSnapshot) -> Self {
+        let mode = if budget.is_hard { BudgetMode::Hard } else { BudgetMode::Soft };
+        Self {
+            resource: budget.resource.as_str().to_owned(),
+            mode: mode.name().to_owned(),
+            limit: budget.limit,
+            used: budget.used,
+            remaining: budget.limit.saturating_sub(budget.used),
+            reset: budget.reset.as_secs(),
+            reset_iso: budget.reset.rfc3339(),
+        }
+    }
 }
 
 impl From<ClientFigures> for RequestCounts {

@@ -126,6 +126,7 @@ pub fn metrics(gateway: &Gateway) -> Reply {
     let (now, snapshot) = accounts_of(gateway);
     gateway.audit.report_broken_invariants();
     let health = gateway.dispatcher.tokens().health(now);
+    let (_, budgets) = gateway.dispatcher.admissions().client_budgets();
     let body = gateway.env.metrics.scrape(|metrics| {
         metrics.set_cache(entries, bytes);
         metrics.set_spools(spools.files, spools.bytes);
@@ -149,6 +150,11 @@ pub fn metrics(gateway: &Gateway) -> Reply {
         metrics.set_writes(WriteState::Queued.name(), queued);
         for (client, waiting) in active_clients(gateway) {
             metrics.set_waiting(&client.name, waiting);
+        }
+        for budget in &budgets {
+            let (client, resource) = (&budget.client, budget.resource.as_str());
+            let (limit, used) = (budget.limit.into(), budget.used.into());
+            metrics.set_client_budget(client, resource, limit, used, budget.reset);
         }
         for account in &snapshot {
             for window in account.windows.iter().filter(|window| window.known) {

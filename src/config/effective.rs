@@ -168,6 +168,7 @@ impl Config {
         self.passthrough.print(&mut printer);
         self.cache.print(&mut printer);
         self.limits.print(&mut printer);
+        self.shadow.print(&mut printer);
         self.writes.print(&mut printer);
         self.state.print(&mut printer);
         if let Some(webhooks) = &self.webhooks {

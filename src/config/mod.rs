@@ -25,7 +25,11 @@ use input::secret_file::Source;
 use input::{complete, load_config};
 use sections::{Apps, Tokens};
 
-use crate::decision::{AccountId, AccountLayout, AccountSettings, ClientSettings, Settings};
+use crate::api::ResourceName;
+use crate::decision::{
+    AccountId, AccountLayout, AccountSettings, BudgetAmount, ClientBudget, ClientId,
+    ClientSettings, Settings, Shadow,
+};
 
 pub use effective::Warning;
 pub use input::document::LeftOut;
@@ -37,12 +41,13 @@ pub use input::secret::{Secret, rsa_key};
 pub use input::secret_file::{SecretFile, Stamp};
 pub use reload::Reload;
 pub use sections::{
-    Account, Allow, AllowedMethod, App, CaFile, CaRoots, Cache, CacheRule, Certificate,
-    CertificateFault, CertificateFiles, Client, ClientAuth, ClientKey, Durability, FetchUrl,
-    Freshness, Hook, Https, Installation, Issuer, IssuerKeys, KEY_PREFIX, Limits, Listen,
+    Account, Allow, AllowedMethod, App, BudgetMode, Budgets, CaFile, CaRoots, Cache, CacheRule,
+    Certificate, CertificateFault, CertificateFiles, Client, ClientAuth, ClientKey, Durability,
+    FetchUrl, Freshness, Hook, Https, Installation, Issuer, IssuerKeys, KEY_PREFIX, Limits, Listen,
     LogFormat, OidcClient, PASSTHROUGH_ACCOUNT, Pace, Passthrough, Pool, Priority, Proxies, Proxy,
-    Reach, Redis, RedisUrl, ServerTls, State, Telemetry, Territory, Token, Topology, Upstream,
-    Webhooks, WriteStore, Writes, digest, digest_hex, generate, load_certificate, parse_expiry,
+    Reach, Redis, RedisUrl, ServerTls, ShadowRules, State, Telemetry, Territory, Token, Topology,
+    Upstream, Webhooks, WriteStore, Writes, digest, digest_hex, generate, load_certificate,
+    parse_expiry,
 };
 
 /// The JSON schema of the config, draft 2020-12. A test compares it with the reader.
@@ -78,6 +83,8 @@ pub struct Config {
     pub cache: Cache,
     /// The upstream's secondary limits.
     pub limits: Limits,
+    /// Rules that are tried out.
+    pub shadow: ShadowRules,
     /// The queue of writes.
     pub writes: Writes,
     /// The Redis that several replicas share.
@@ -123,6 +130,30 @@ impl Config {
         Ok(Self { notices: self.notices.clone(), ..config })
     }
 
+    /// The own budgets of the clients. A share is one of the limits of the accounts that fetch and
+    /// write for the client.
+    fn client_budgets(&self) -> Vec<ClientBudget> {
+        let clients = (0..).map(ClientId).zip(&self.clients);
+        let budgets_of = |(id, client): (ClientId, &Client)| {
+            let fetching = self.pools.get(client.reads).map(|pool| pool.accounts.as_slice());
+            let mut accounts: Vec<usize> = fetching.unwrap_or_default().to_vec();
+            let writing = client.writes.filter(|account| !accounts.contains(account));
+            accounts.extend(writing);
+            let accounts: Arc<[AccountId]> =
+                accounts.into_iter().map(|index| self.account_id(index)).collect();
+            let budget = |(resource, amount): &(ResourceName, BudgetAmount)| ClientBudget {
+                client: id,
+                name: Arc::clone(&client.name),
+                resource: resource.clone(),
+                amount: *amount,
+                accounts: Arc::clone(&accounts),
+                is_hard: client.budget_mode == BudgetMode::Hard,
+            };
+            client.budgets.0.iter().map(budget).collect::<Vec<_>>()
+        };
+        clients.filter(|(_, client)| !client.retired).flat_map(budgets_of).collect()
+    }
+
     /// Settings of the quota ledger and the scheduler.
     pub fn ledger_settings(&self) -> Settings {
         let account = |(index, account): (usize, &Account)| AccountSettings {
@@ -138,6 +169,8 @@ impl Config {
             accounts: self.accounts.iter().enumerate().map(account).collect(),
             dynamic_accounts: self.account_layout.dynamic,
             clients: self.clients.iter().map(client).collect(),
+            client_budgets: self.client_budgets(),
+            shadow: Shadow { limits: self.shadow.limits, client_budgets: self.shadow.budgets },
             pace: self.limits.pace,
             batch_floor: self.limits.batch_floor,
             waiting_max: WAITING_MAX,
@@ -218,7 +251,7 @@ pub fn load_listen(path: &Path) -> Result<Listen, Faults> {
 }
 
 /// Every section but `[listen]`.
-const OTHER_SECTIONS: [&str; 14] = [
+const OTHER_SECTIONS: [&str; 15] = [
     "upstream",
     "accounts",
     "tokens",
@@ -229,6 +262,7 @@ const OTHER_SECTIONS: [&str; 14] = [
     "passthrough",
     "cache",
     "limits",
+    "shadow",
     "writes",
     "state",
     "webhooks",
@@ -262,6 +296,7 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
         Cache::read(reader, upstream.as_ref().map(|upstream| upstream.dialect))
     });
     let limits = root.section("limits", |reader| Some(Limits::read(reader)));
+    let shadow = root.section("shadow", |reader| Some(ShadowRules::read(reader)));
     let mut state = root.section("state", State::read);
     let writes = root.section("writes", |reader| Writes::read(reader, state.as_mut()));
     let webhooks = root.if_set("webhooks", |entry| Webhooks::read(entry, &accounts));
@@ -289,6 +324,7 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
         passthrough,
         cache: cache?,
         limits: limits?,
+        shadow: shadow?,
         writes: writes?,
         state: state?,
         webhooks: webhooks?,

@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Account, CacheRule, Client, Config, Listen, Pool, Priority};
+use super::{Account, BudgetMode, Budgets, CacheRule, Client, Config, Listen, Pool, Priority};
 
 /// A config that replaces another.
 #[derive(Clone, Debug)]
@@ -169,6 +169,8 @@ impl Client {
             writes: None,
             weight: NonZeroU32::MIN,
             priority: Priority::default(),
+            budgets: Budgets::default(),
+            budget_mode: BudgetMode::default(),
             allow: Vec::new(),
             max_wait: Duration::ZERO,
             retired: true,

@@ -43,13 +43,14 @@ pub(crate) mod writes;
 
 pub use cache::freshness::Mode;
 pub use quota::{
-    AccountSnapshot, BudgetView, QuotaLedger, SecondarySnapshot, WindowSnapshot, units_spent,
+    AccountSnapshot, BudgetView, ClientBudgetSnapshot, QuotaLedger, SecondarySnapshot,
+    WindowSnapshot, units_spent,
 };
-pub(crate) use quota::{Question, SavedLedger, SpendingMark, Spent, Stated};
+pub(crate) use quota::{Question, SavedLedger, SpendingMark, Spent, SpentBudget, Stated};
 pub use scheduler::{Admission, Decision};
 pub use types::invariants::Invariant;
 pub use types::{
-    AccountId, AccountLayout, AccountSettings, ClientId, ClientSettings, Demand, Grant, LeaseId,
-    LimitDenied, LimitKind, Pace, Priority, Recovered, SecondaryLimits, Settings, Settlement,
-    Ticket, TokenKey, Until, WriteSpacing,
+    AccountId, AccountLayout, AccountSettings, BudgetAmount, ClientBudget, ClientId,
+    ClientSettings, Demand, Grant, LeaseId, LimitDenied, LimitKind, Pace, Priority, Recovered,
+    SecondaryLimits, Settings, Settlement, Shadow, Shadowed, Ticket, TokenKey, Until, WriteSpacing,
 };

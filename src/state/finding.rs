@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::decision::SpentBudget;
+
 /// A finding. What a replica cannot read of it, it does not learn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -31,6 +33,8 @@ pub enum SharedFinding {
         /// A higher price that was measured once.
         higher: Option<u32>,
     },
+    /// Spending of a client that has a budget of its own.
+    Spent(SpentBudget),
 }
 
 /// An observation of a token's permissions.

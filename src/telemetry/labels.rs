@@ -123,6 +123,12 @@ label_set!(AccountLimitLabels { account: Name = OVERFLOW.into(), limit: &'static
 label_set!(RefusedLabels { client: Name = OVERFLOW.into(), reason: &'static str = OVERFLOW });
 label_set!(BudgetLabels { account: Name = OVERFLOW.into(), resource: Name = OVERFLOW.into() });
 label_set!(PartLabels { account: Name = OVERFLOW.into(), limit: Name = OVERFLOW.into() });
+label_set!(ClientBudgetLabels { client: Name = OVERFLOW.into(), resource: Name = OVERFLOW.into() });
+label_set!(ShadowLabels {
+    client: Name = OVERFLOW.into(),
+    rule: &'static str = OVERFLOW,
+    effect: &'static str = OVERFLOW,
+});
 label_set!(ClientLabels { client: Name = OVERFLOW.into() });
 label_set!(ReasonLabels { reason: &'static str = OVERFLOW });
 label_set!(ResultLabels { result: &'static str = OVERFLOW });

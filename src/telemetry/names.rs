@@ -25,6 +25,14 @@ pub enum Metric {
     PointsTotal,
     #[strum(message = "Requests the gateway refused itself")]
     RefusedTotal,
+    #[strum(message = "Requests that a rule in shadow mode would have refused or held")]
+    ShadowedTotal,
+    #[strum(message = "Units per window of a client's own budget")]
+    ClientBudgetLimit,
+    #[strum(message = "What a client has used of its own budget in this window")]
+    ClientBudgetUsed,
+    #[strum(message = "When a client's own budget is whole again, in seconds since the epoch")]
+    ClientBudgetResetTimestampSeconds,
     #[strum(message = "Open connections by listener and state")]
     Connections,
     #[strum(message = "Connections accepted")]

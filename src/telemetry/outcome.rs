@@ -87,6 +87,8 @@ pub struct Outcome {
     pub bytes_out: u64,
     /// Reason of a gateway error, from a closed set.
     pub refusal: Option<&'static str>,
+    /// Rule in shadow mode that would have refused or held it.
+    pub shadowed: Option<&'static str>,
     /// Cause of its longest wait, or of its denial.
     pub held: Option<WaitCause>,
     /// Error for the operator.
@@ -122,6 +124,7 @@ impl Outcome {
             bytes_in: 0,
             bytes_out: 0,
             refusal: None,
+            shadowed: None,
             held: None,
             error: None,
         }

@@ -61,6 +61,11 @@ impl ResourceName {
         (fits && text.bytes().all(plain)).then(|| Self::new(text))
     }
 
+    /// The resources with a documented or observed limit.
+    pub fn known() -> impl Iterator<Item = Self> {
+        (0..).map(Name::Known).map(Self).take(KNOWN.len())
+    }
+
     /// REST routes without a limit of their own.
     pub const fn core() -> Self {
         Self(Name::Known(0))

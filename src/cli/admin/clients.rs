@@ -97,6 +97,17 @@ fn render_one(client: &ClientUse) -> String {
     for (reason, count) in &client.counts.refused_by {
         let _ = writeln!(text, "  refused by {}: {count}", plain(reason));
     }
+    for budget in &client.budgets {
+        let _ = writeln!(
+            text,
+            "  {} budget of {}: {} of {} units used, whole again at {}",
+            plain(&budget.mode),
+            plain(&budget.resource),
+            budget.used,
+            budget.limit,
+            plain(&budget.reset_iso),
+        );
+    }
     text.push('\n');
     let heading = ["account", "resource", "endpoint", "units", "share", "points"];
     let shown = client.spending.iter().take(ROWS_MAX);
@@ -130,7 +141,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::admin::clients::{RequestCounts, Spending, Waits};
+    use crate::admin::clients::{OwnBudget, RequestCounts, Spending, Waits};
 
     fn counts(requests: u64) -> RequestCounts {
         RequestCounts { requests, refused: 2, refused_by: BTreeMap::from([("primary".into(), 2)]) }
@@ -154,6 +165,15 @@ mod tests {
             waits: Waits { count: 1, sum_seconds: 1.5, p50_seconds: 1.5, p99_seconds: 1.5 },
             units: spending.iter().map(|spending| spending.units).sum(),
             points: spending.iter().map(|spending| spending.points).sum(),
+            budgets: vec![OwnBudget {
+                resource: "core".into(),
+                mode: "hard".into(),
+                limit: 2_000,
+                used: 30,
+                remaining: 1_970,
+                reset: 1_700_000_000,
+                reset_iso: "2023-11-14T22:13:20Z".into(),
+            }],
             spending,
         }
     }
@@ -183,7 +203,8 @@ mod tests {
     #[test]
     fn one_client_shows_where_it_spends() {
         let expected = "crawler: 50 requests, 2 refused, 30 units spent, 60 points taken\n  \
-              refused by primary: 2\n\
+              refused by primary: 2\n  \
+              hard budget of core: 30 of 2000 units used, whole again at 2023-11-14T22:13:20Z\n\
             \n\
             account  resource  endpoint  units  share  points\n\
             bot      core      /a           25   83 %      50\n\

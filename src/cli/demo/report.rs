@@ -138,7 +138,7 @@ impl<'s> Report<'s> {
         let of_one = |gateway: &Gateway| {
             let accounts: Arc<[AccountId]> =
                 (0_u32..).map(AccountId).take(gateway.env.config.accounts.len()).collect();
-            gateway.dispatcher.admissions().view(&accounts, &ResourceName::core()).0.remaining
+            gateway.dispatcher.admissions().view(None, &accounts, &ResourceName::core()).0.remaining
         };
         self.stage.gateways.iter().map(|it| of_one(&it.gateway)).min().unwrap_or(0)
     }

@@ -19,7 +19,6 @@ use tracing::{info, warn};
 
 use super::channel::{Channel, DESCRIPTORS_MAX, Message, PassedSocket, VERSION};
 use super::{ANSWER_WITHIN, TAKEOVER, TAKEOVER_MODE};
-use crate::clock::Timestamp;
 use crate::decision::SpendingMark;
 use crate::gateway::{Current, Sockets, bind::bind_unix};
 use crate::writes::handed::HandedStore;
@@ -141,14 +140,14 @@ impl Takeover {
         let handles: Vec<_> = self.sockets.iter().map(|(_, handle)| handle.as_fd()).collect();
         self.are_passed.store(true, Ordering::Relaxed);
         send(&channel, &Message::Sockets(names.collect()), &handles).await?;
-        let mut mark = SpendingMark::at(Timestamp::EPOCH);
+        let mut mark = SpendingMark::beginning();
         loop {
             match channel.receive_within(READY_WITHIN).await? {
                 Message::AskSnapshot => {
-                    let before = current.gateway().env.clock.now();
+                    let before = current.gateway().dispatcher.spending_mark();
                     let handover = self.snapshot(current).await;
                     if handover.is_some() {
-                        mark = SpendingMark::at(before);
+                        mark = before;
                     }
                     send(&channel, &Message::Snapshot(handover), &[]).await?;
                 }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use secrecy::ExposeSecret;
 
 use super::accounts::{Account, name_of};
-use super::client_key::digest;
+use super::clients::key::digest;
 use crate::api::{AccountKind, TokenKind};
 use crate::config::input::declared::Declared;
 use crate::config::input::document::listed;

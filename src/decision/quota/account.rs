@@ -18,7 +18,7 @@ use crate::api::{RateHeaders, ResourceName, UpstreamLimit, UpstreamLimitKind};
 use crate::clock::Timestamp;
 use crate::decision::silence::Silence;
 use crate::decision::types::{
-    AccountSettings, ClientId, LeaseId, LimitDenied, LimitKind, Priority, WriteSpacing,
+    AccountSettings, ClientId, LeaseId, LimitDenied, LimitKind, Pace, Priority, WriteSpacing,
 };
 
 /// Primary windows of one account. Ours: four times the known resources; further resources share
@@ -94,6 +94,18 @@ impl Account {
             return Err(block);
         }
         Ok(self.offer_of(now, primary.map_or(0, |headroom| headroom.share)))
+    }
+
+    /// Returns true if neither the budget nor a pause after a refusal denies the request.
+    pub fn has_budget(
+        &self,
+        now: Timestamp,
+        wanted: WindowDemand,
+        resource: &ResourceName,
+    ) -> bool {
+        let terms = Terms { pace: Pace::Burst, ..self.terms };
+        self.cooldown.until(now).is_none()
+            && primary_headroom(now, wanted, terms, self.budget(resource)).is_ok()
     }
 
     /// Returns true if a request waits for more than this replica's parts.

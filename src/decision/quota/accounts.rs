@@ -28,6 +28,8 @@ impl QuotaLedger {
         self.replicas_max = settings.replicas_max;
         self.spacing = Spacing { any: settings.spacing, notifying: settings.notify_spacing };
         self.clients = settings.clients;
+        self.client_budgets.reconfigure(settings.client_budgets);
+        self.shadow = settings.shadow;
         self.elapsed_unknown = Secondary::elapsed_unknown(self.limits);
         let first_places = place(AccountId(self.layout.first.saturating_add(self.layout.dynamic)));
         self.accounts.reserve_exact(first_places.saturating_sub(self.accounts.len()));

@@ -6,7 +6,7 @@ use super::candidates::Closed;
 use super::limits::block::Block;
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
-use crate::decision::types::{AccountId, LimitDenied, LimitKind, Until};
+use crate::decision::types::{AccountId, LimitDenied, LimitKind, Shadowed, Until};
 
 /// Accounts of one denial whose state may be asked for. Ours: the further ones follow with the next
 /// denials.
@@ -22,6 +22,14 @@ pub struct Blocked {
     /// State of the list, when none of its accounts was open.
     pub closed: Option<Closed>,
     pub wake: Option<Timestamp>,
+}
+
+impl Blocked {
+    /// The effect that it would have had on a request with this deadline.
+    pub fn shadowed(&self, deadline: Timestamp) -> Shadowed {
+        let is_denial = matches!(self.refusal.until, Until::Time(until) if until > deadline);
+        Shadowed { limit: self.refusal.limit, is_denial }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,11 +21,13 @@ mod accounts;
 mod asks;
 mod audit;
 mod candidates;
+mod client_budgets;
 mod denial;
 pub(super) mod limits;
 mod parts;
 mod ranking;
 mod saved;
+mod shadow;
 mod slow_readers;
 mod spent;
 mod synced;
@@ -43,7 +45,8 @@ use super::types::id_map::IdMap;
 use super::types::invariants::{Broken, Invariant};
 use super::types::{
     AccountId, AccountLayout, ClientId, ClientSettings, Demand, Grant, HashMap, LeaseId,
-    LimitDenied, LimitKind, Priority, SecondaryLimits, Settings, Settlement, Until, WriteSpacing,
+    LimitDenied, LimitKind, Priority, SecondaryLimits, Settings, Settlement, Shadow, Until,
+    WriteSpacing,
 };
 use account_choice::{is_about_as_good, share_of};
 use accounts::place;
@@ -57,6 +60,8 @@ use asks::Asks;
 pub use asks::{Question, Stated};
 use candidates::{Candidates, Closed};
 pub(super) use candidates::{Component, ListId, Union};
+use client_budgets::{BudgetId, ClientBudgets};
+pub use client_budgets::{ClientBudgetSnapshot, SpentBudget};
 pub(super) use denial::{Blocked, Scope};
 use denial::{Blocks, no_account};
 pub use saved::SavedLedger;
@@ -85,6 +90,7 @@ pub struct QuotaLedger {
     limits: SecondaryLimits,
     spacing: Spacing,
     clients: Vec<ClientSettings>,
+    client_budgets: ClientBudgets,
     pub(super) candidates: Candidates,
     leases: IdMap<Lease>,
     /// Of the accounts that have any.
@@ -96,6 +102,7 @@ pub struct QuotaLedger {
     elapsed: Elapsed,
     /// Most replicas that use the accounts.
     replicas_max: Option<NonZeroU32>,
+    shadow: Shadow,
     /// Accounts on which a request waits for more than the parts of this replica.
     short: Vec<AccountId>,
     free: ResourceName,
@@ -115,6 +122,8 @@ struct Lease {
     mark: Option<Mark>,
     /// Account that pays too, and its window.
     also: Option<(AccountId, WindowIndex)>,
+    /// Own budget of the client, until it is charged.
+    own_budget: Option<BudgetId>,
     weight: Weight,
     admitted_at: Timestamp,
     /// Milliseconds until the answer's head, once it has come.
@@ -156,6 +165,7 @@ impl QuotaLedger {
             limits: SecondaryLimits::default(),
             spacing: Spacing::default(),
             clients: Vec::new(),
+            client_budgets: ClientBudgets::default(),
             candidates: Candidates::default(),
             leases: IdMap::default(),
             slow_readers: HashMap::default(),
@@ -164,6 +174,7 @@ impl QuotaLedger {
             free: ResourceName::new(FREE),
             elapsed: Elapsed::default(),
             replicas_max: None,
+            shadow: Shadow::default(),
             short: Vec::new(),
             elapsed_unknown: [0; 2],
             broken: Broken::default(),
@@ -173,28 +184,45 @@ impl QuotaLedger {
     }
 
     /// Admits `demand` on the best account of `list`, or returns the limit that denies it. An open
-    /// lease is granted again unchanged.
+    /// lease is granted again unchanged. Rules in shadow mode deny nothing, and the grant names
+    /// the first that would have.
     pub(super) fn admit(
         &mut self,
         now: Timestamp,
         lease: LeaseId,
         demand: &Demand,
         list: ListId,
+        deadline: Timestamp,
     ) -> Result<Grant, Blocked> {
         if let Some(open) = self.leases.get(lease.0) {
-            return Ok(Grant { lease, account: open.account });
+            return Ok(Grant { lease, account: open.account, shadowed: None });
         }
+        let own = self.beyond_own_budget(now, demand);
+        if let Some(blocked) = &own
+            && !self.shadow.client_budgets
+        {
+            return Err(blocked.clone());
+        }
+        let mut shadowed = own.as_ref().map(|blocked| blocked.shadowed(deadline));
         let weight = Weight::new(demand, self.expected_millis(demand));
         let mut in_question = SmallVec::new();
         let account = match self.choose(now, demand, weight, list, &mut in_question) {
             Ok(account) => account,
-            Err(blocked) => {
-                self.want_questions(now, &in_question);
-                return Err(blocked);
-            }
+            Err(blocked) => match self.choose_in_shadow(now, demand, &blocked) {
+                Some(account) => {
+                    shadowed = shadowed.or_else(|| Some(blocked.shadowed(deadline)));
+                    account
+                }
+                None => {
+                    self.want_questions(now, &in_question);
+                    return Err(blocked);
+                }
+            },
         };
-        self.open(now, lease, account, demand, weight);
-        Ok(Grant { lease, account })
+        // Without the shadow, a request beyond the budget would have spent nothing.
+        let own_budget = if own.is_none() { self.reserve_own(demand) } else { None };
+        self.open(now, lease, account, demand, weight, own_budget);
+        Ok(Grant { lease, account, shadowed })
     }
 
     /// Checks an admission without taking anything.
@@ -205,9 +233,15 @@ impl QuotaLedger {
         demand: &Demand,
         list: ListId,
     ) -> Result<Grant, Blocked> {
+        if let Some(blocked) = self.denied_by_own_budget(now, demand) {
+            return Err(blocked);
+        }
         let weight = Weight::new(demand, self.expected_millis(demand));
-        self.choose(now, demand, weight, list, &mut SmallVec::new())
-            .map(|account| Grant { lease: LeaseId(u64::MAX), account })
+        self.choose(now, demand, weight, list, &mut SmallVec::new()).map(|account| Grant {
+            lease: LeaseId(u64::MAX),
+            account,
+            shadowed: None,
+        })
     }
 
     /// Settles the budget by the head of a long answer, so that waiting requests need not wait for
@@ -222,6 +256,7 @@ impl QuotaLedger {
         let open = self.leases.get_mut(lease.0)?;
         let begun = *open;
         (open.window, open.cost, open.mark, open.also) = (None, 0, None, None);
+        open.own_budget = None;
         open.head_took = Some(millis_since(now, begun.admitted_at));
         let rate = rate.filter(|_| status != StatusCode::UNAUTHORIZED && begun.cost > 0);
         let mut measured = None;
@@ -234,6 +269,7 @@ impl QuotaLedger {
         }
         let also = if status == StatusCode::NOT_MODIFIED { Charge::Free } else { Charge::Spent };
         self.settle_also(now, lease, &begun, also);
+        self.settle_own(&begun, measured.unwrap_or(units_spent(status, false, begun.cost)));
         if let Some(named) = rate.and_then(|rate| rate.resource.as_ref()) {
             self.learn(&begun, named);
         }
@@ -272,8 +308,10 @@ impl QuotaLedger {
         }
         let windows_are_within = account.secondary.leave(now, ended.weight, sent);
         let mut measured = None;
+        let mut spent = ended.cost;
         let also = match settlement {
             Settlement::NeverSent => {
+                spent = 0;
                 if let Some(window) = account.window_of(&ended) {
                     window.refund(lease, ended.cost);
                 }
@@ -304,6 +342,7 @@ impl QuotaLedger {
                 if let Some(named) = rate.and_then(|rate| rate.resource.as_ref()) {
                     self.learn(&ended, named);
                 }
+                spent = measured.unwrap_or(units_spent(status, refusal.is_some(), ended.cost));
                 if refusal.is_some() || status == StatusCode::NOT_MODIFIED {
                     Charge::Free
                 } else {
@@ -312,6 +351,7 @@ impl QuotaLedger {
             }
         };
         self.settle_also(now, lease, &ended, also);
+        self.settle_own(&ended, spent);
         self.check(&ended, windows_are_within);
         self.want_questions_after(now, &ended);
         self.changed(now, &ended);
@@ -491,10 +531,12 @@ impl QuotaLedger {
         id: AccountId,
         demand: &Demand,
         weight: Weight,
+        own_budget: Option<BudgetId>,
     ) {
         let Some(account) = self.accounts.get_mut(place(id)) else { return };
         let resource = self.learned.get(&demand.endpoint).unwrap_or(&demand.resource);
-        self.broken.check(Invariant::OneWriteAtATime, !account.secondary.would_overlap(weight));
+        let overlaps = account.secondary.would_overlap(weight) && !self.shadow.limits;
+        self.broken.check(Invariant::OneWriteAtATime, !overlaps);
         if let Some(parts) = &mut account.parts {
             parts.took(now, weight, demand.cost, resource, &mut account.secondary);
         }
@@ -525,6 +567,7 @@ impl QuotaLedger {
             cost: demand.cost,
             mark,
             also,
+            own_budget,
             weight,
             admitted_at: now,
             head_took: None,
@@ -539,6 +582,13 @@ impl QuotaLedger {
         let account = self.accounts.get_mut(place(payer));
         if let Some(window) = account.and_then(|account| account.window_at(at)) {
             window.charge(now, lease, ended.cost, charge);
+        }
+    }
+
+    /// Charges the client's own budget.
+    fn settle_own(&mut self, ended: &Lease, spent: u32) {
+        if let Some(id) = ended.own_budget {
+            self.client_budgets.settle(id, ended.cost, spent);
         }
     }
 

@@ -83,7 +83,7 @@ impl Saturation {
         loop {
             let lease = LeaseId(self.next_lease);
             let list = self.ledger.candidates.find(&self.demand.candidates);
-            match self.ledger.admit(self.now, lease, &self.demand, list) {
+            match self.ledger.admit(self.now, lease, &self.demand, list, self.now) {
                 Ok(grant) => {
                     self.next_lease += 1;
                     assert!(
@@ -200,7 +200,7 @@ proptest! {
         for number in 0..600 {
             let demand = demand(1);
             let list = ledger.candidates.find(&demand.candidates);
-            match ledger.admit(now, LeaseId(number), &demand, list) {
+            match ledger.admit(now, LeaseId(number), &demand, list, now) {
                 Ok(grant) => {
                     let arrival = now + upstream.chance.millis(3_000);
                     arrivals.push(arrival);

@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::account::Account;
+use super::client_budgets::SavedBudget;
 use super::limits::cooldown::Cooldown;
 use super::limits::primary::{PrimaryWindow, SavedWindow};
 use super::limits::secondary::SavedSecondary;
@@ -23,6 +24,9 @@ pub struct SavedLedger {
     accounts: Vec<SavedAccount>,
     /// Resources that answers named, by endpoint.
     learned: Vec<(String, String)>,
+    /// Own budgets of clients.
+    #[serde(default)]
+    client_budgets: Vec<SavedBudget>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,7 +52,8 @@ impl QuotaLedger {
         let learned = self.learned.iter();
         let learned =
             learned.map(|(endpoint, resource)| (name(*endpoint), resource.as_str().to_owned()));
-        SavedLedger { accounts, learned: learned.collect() }
+        let client_budgets = self.client_budgets.saved(now);
+        SavedLedger { accounts, learned: learned.collect(), client_budgets }
     }
 
     /// Takes over the state of an earlier process, before the first request. `endpoint` finds an
@@ -76,6 +81,7 @@ impl QuotaLedger {
         let known = known
             .filter_map(|(name, resource)| Some((endpoint(name)?, ResourceName::parse(resource)?)));
         self.learned.extend(known);
+        self.client_budgets.restore(now, &saved.client_budgets);
         let accounts: Vec<_> = (0..).map(AccountId).take(self.accounts.len()).collect();
         self.want_questions(now, &accounts);
     }
@@ -173,7 +179,7 @@ mod tests {
 
     fn admitted(ledger: &mut QuotaLedger, lease: u64, demand: &Demand) -> Result<(), LimitKind> {
         let list = ledger.candidates.find(&demand.candidates);
-        let admitted = ledger.admit(NOW, LeaseId(lease), demand, list);
+        let admitted = ledger.admit(NOW, LeaseId(lease), demand, list, NOW);
         admitted.map(drop).map_err(|blocked| blocked.refusal.limit)
     }
 

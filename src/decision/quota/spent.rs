@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::QuotaLedger;
 use super::account::Account;
+use super::client_budgets::{BudgetId, SpentBudget};
 use super::limits::cooldown::Cooldown;
 use super::limits::primary::SavedWindow;
-use super::limits::secondary::{InFlight, SpentSecondary};
+use super::limits::secondary::{Known, SpentSecondary};
 use super::saved::kind_of;
 use crate::api::{EndpointId, ResourceName};
 use crate::clock::Timestamp;
@@ -21,6 +22,8 @@ use crate::decision::types::{AccountId, HashMap};
 #[serde(deny_unknown_fields)]
 pub struct Spent {
     accounts: Vec<SpentAccount>,
+    /// Own budgets of clients.
+    client_budgets: Vec<SpentBudget>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,21 +36,34 @@ struct SpentAccount {
     secondary: SpentSecondary,
 }
 
-/// The knowledge of the successor: the time of the last message, and the requests in flight then.
+/// The knowledge of the successor, at the time of the last message.
 #[derive(Debug)]
 pub struct SpendingMark {
     at: Timestamp,
-    in_flight: HashMap<AccountId, InFlight>,
+    known: HashMap<AccountId, Known>,
+    /// What the own budgets of clients had spent.
+    client_budgets: HashMap<BudgetId, u64>,
 }
 
 impl SpendingMark {
-    /// The successor has the state of this time.
-    pub fn at(at: Timestamp) -> Self {
-        Self { at, in_flight: HashMap::default() }
+    /// The successor knows nothing.
+    pub fn beginning() -> Self {
+        Self { at: Timestamp::EPOCH, known: HashMap::default(), client_budgets: HashMap::default() }
     }
 }
 
 impl QuotaLedger {
+    /// A mark for a successor that has the state of this time.
+    pub(in crate::decision) fn spending_mark(&self, now: Timestamp) -> SpendingMark {
+        let accounts = (0..).map(AccountId).zip(&self.accounts);
+        let of_config = accounts.filter(|(id, _)| !self.layout.is_dynamic(*id));
+        SpendingMark {
+            at: now,
+            known: of_config.map(|(id, account)| (id, account.secondary.known(now))).collect(),
+            client_budgets: self.client_budgets.mark(),
+        }
+    }
+
     /// Returns what the accounts of the config have spent since the last message.
     pub(in crate::decision) fn spent_since(
         &self,
@@ -60,8 +76,8 @@ impl QuotaLedger {
             if self.layout.is_dynamic(id) {
                 continue;
             }
-            let in_flight = mark.in_flight.entry(id).or_default();
-            let secondary = account.secondary.spent_since(now, mark.at, in_flight, name);
+            let known = mark.known.entry(id).or_default();
+            let secondary = account.secondary.spent_since(now, mark.at, known, name);
             if !secondary.is_empty() {
                 accounts.push(SpentAccount {
                     name: account.settings.name.to_string(),
@@ -73,7 +89,8 @@ impl QuotaLedger {
             }
         }
         mark.at = now;
-        Spent { accounts }
+        let client_budgets = self.client_budgets.spent_since(&mut mark.client_budgets);
+        Spent { accounts, client_budgets }
     }
 
     /// Adds what a predecessor has spent. `endpoint` finds an endpoint by its name.
@@ -99,13 +116,14 @@ impl QuotaLedger {
             }
             self.candidates.changed(now, id, account);
         }
+        self.add_own_spent(now, &spent.client_budgets);
     }
 }
 
 impl Spent {
     /// True if nothing was spent or is in flight.
     pub fn is_empty(&self) -> bool {
-        self.accounts.is_empty()
+        self.accounts.is_empty() && self.client_budgets.is_empty()
     }
 }
 

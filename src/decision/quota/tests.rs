@@ -21,7 +21,7 @@ impl QuotaLedger {
         demand: &Demand,
     ) -> Result<Grant, LimitDenied> {
         let list = self.candidates.find(&demand.candidates);
-        self.admit(now, lease, demand, list).map_err(|blocked| blocked.refusal)
+        self.admit(now, lease, demand, list, now).map_err(|blocked| blocked.refusal)
     }
 }
 

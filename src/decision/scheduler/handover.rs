@@ -25,6 +25,11 @@ impl Admission {
         self.retry_all(now);
     }
 
+    /// A mark for a successor that has the state of this time.
+    pub(crate) fn spending_mark(&self, now: Timestamp) -> SpendingMark {
+        self.ledger.spending_mark(now)
+    }
+
     /// Returns what was spent since the last message, for a successor.
     pub(crate) fn spent_since(
         &self,
@@ -57,7 +62,7 @@ mod tests {
     use crate::cases::cases;
     use crate::decision::scheduler::Decision;
     use crate::decision::scheduler::tests::{NOW, SECOND, answer, demand, queue};
-    use crate::decision::types::{LeaseId, SecondaryLimits};
+    use crate::decision::types::{LeaseId, LimitKind, SecondaryLimits};
 
     /// The time between two messages of a predecessor.
     const STEP: Duration = Duration::from_millis(100);
@@ -125,6 +130,54 @@ mod tests {
         }
     }
 
+    /// Points that an account has used.
+    fn points(admission: &Admission, now: Timestamp) -> u32 {
+        let accounts = admission.ledger().snapshot(now);
+        let mut limits = accounts.iter().flat_map(|account| &account.secondary);
+        limits.find(|limit| limit.limit == LimitKind::Points).map_or(0, |limit| limit.in_use)
+    }
+
+    #[test]
+    fn many_handovers_count_nothing_twice() {
+        let process = || {
+            let limits =
+                SecondaryLimits { rest_points_per_minute: 1_000, ..SecondaryLimits::default() };
+            queue(1, limits)
+        };
+        let mut now = NOW;
+        let mut sent = 0;
+        let mut ask = |admission: &mut Admission, now| {
+            let Decision::Granted(grant) = admission.request(now, demand(1), now) else {
+                panic!("not granted")
+            };
+            sent += 1;
+            (grant.lease, sent)
+        };
+        let mut old = process();
+        let (lease, _) = ask(&mut old, now);
+        answer(&mut old, now, lease, 4_000);
+        for _ in 0..60 {
+            // In flight during the change, and answered after it.
+            let (lease, _) = ask(&mut old, now);
+            let mut mark = old.spending_mark(now);
+            let saved = old.saved(now, &name);
+            let mut new = process();
+            new.restore(now, &saved, Recovered::Last, &of_demand);
+            now = now + STEP;
+            let (last, count) = ask(&mut old, now);
+            for lease in [Some(lease), Some(last), None] {
+                if let Some(lease) = lease {
+                    answer(&mut old, now, lease, 4_000);
+                }
+                let spent = old.spent_since(now, &mut mark, &name);
+                new.add_spent(now, &spent, &of_demand);
+                now = now + STEP;
+            }
+            assert!(points(&new, now) <= count, "{} of {count}", points(&new, now));
+            old = new;
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { cases: cases(32), failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -134,7 +187,7 @@ mod tests {
             requests in prop::collection::vec((prop::bool::weighted(0.3), 0..12_usize), 1_200..1_300)
         ) {
             let (mut old, mut new) = (Process::new(slots), Process::new(slots));
-            let mut mark = SpendingMark::at(NOW);
+            let mut mark = SpendingMark::beginning();
             let mut sent_at = Vec::new();
             for (step, (is_asked, lasts)) in requests.into_iter().enumerate() {
                 let now = NOW + STEP * u32::try_from(step).unwrap();
@@ -146,9 +199,9 @@ mod tests {
                 };
                 sent_at.extend([now].repeat(sent));
                 if step == SNAPSHOT_AT {
+                    mark = old.admission.spending_mark(now);
                     let saved = old.admission.saved(now, &name);
                     new.admission.restore(now, &saved, Recovered::Last, &of_demand);
-                    mark = SpendingMark::at(now);
                 }
                 if step + 1 >= READY_AT {
                     let spent = old.admission.spent_since(now, &mut mark, &name);

@@ -27,11 +27,14 @@ use crate::api::{EndpointId, RateHeaders, ResourceName};
 use crate::clock::Timestamp;
 
 use super::fleet::{Answer, Report};
-use super::quota::{Blocked, BudgetView, Question, QuotaLedger, Scope, Stated, Touched};
+use super::quota::{
+    Blocked, BudgetView, ClientBudgetSnapshot, Question, QuotaLedger, Scope, SpentBudget, Stated,
+    Touched,
+};
 use super::types::invariants::Invariant;
 use super::types::{
-    AccountId, Demand, Grant, LeaseId, LimitDenied, LimitKind, Settings, Settlement, Ticket, Until,
-    WriteSpacing,
+    AccountId, ClientId, ClientSettings, Demand, Grant, LeaseId, LimitDenied, LimitKind, Settings,
+    Settlement, Ticket, Until, WriteSpacing,
 };
 
 use wait_queue::shares::Shares;
@@ -99,20 +102,22 @@ impl Admission {
         for union in self.ledger.candidates.take_unions() {
             self.shares.unite(union);
         }
-        let client = self.ledger.client(demand.client);
+        let priority = self.ledger.priority(now, &demand);
+        let client = ClientSettings { priority, ..self.ledger.client(demand.client) };
         let key = QueueKey::new(
             &demand,
             list,
-            client.priority,
+            priority,
             self.ledger.resource_for(demand.endpoint, &demand.resource),
         );
         let key = self.queue.key_for(key, demand.client);
         let component = self.ledger.candidates.component_of(list);
         // Behind waiting requests with the same block, it is blocked alike.
         let held = self.queue.blocked(&key, &demand).cloned();
-        let blocked = match held {
+        let lease = LeaseId(self.next_lease);
+        let blocked = match self.ledger.denied_by_own_budget(now, &demand).or(held) {
             Some(blocked) => blocked,
-            None => match self.ledger.admit(now, LeaseId(self.next_lease), &demand, list) {
+            None => match self.ledger.admit(now, lease, &demand, list, deadline) {
                 Ok(grant) => {
                     self.next_lease += 1;
                     self.shares.serve_at_once(component, demand.client, client);
@@ -362,14 +367,35 @@ impl Admission {
         &self.ledger
     }
 
-    /// Returns the budget of a resource for a client of `accounts`; see [`QuotaLedger::view`].
+    /// Returns the budget of a resource for a client of `accounts`; see [`QuotaLedger::view`]. A
+    /// client with a budget of its own sees what both leave.
     pub fn view(
         &mut self,
         now: Timestamp,
+        client: Option<ClientId>,
         accounts: &std::sync::Arc<[AccountId]>,
         resource: &ResourceName,
     ) -> BudgetView {
-        self.ledger.view(now, accounts, resource)
+        let pool = self.ledger.view(now, accounts, resource);
+        match client {
+            Some(client) => self.ledger.own_view(now, client, accounts, resource, pool),
+            None => pool,
+        }
+    }
+
+    /// What clients have spent of their own budgets since the last call, for the other replicas.
+    pub(crate) fn own_news(&mut self) -> Vec<SpentBudget> {
+        self.ledger.own_news()
+    }
+
+    /// Adds what another replica's clients have spent of their own budgets.
+    pub(crate) fn add_own_spent(&mut self, now: Timestamp, spent: &[SpentBudget]) {
+        self.ledger.add_own_spent(now, spent);
+    }
+
+    /// The own budgets of all clients; see [`QuotaLedger::client_budgets`].
+    pub fn client_budgets(&mut self, now: Timestamp) -> Vec<ClientBudgetSnapshot> {
+        self.ledger.client_budgets(now)
     }
 
     /// Time by which a write may expect its turn on the first free of these accounts: after the one
@@ -435,18 +461,26 @@ impl Admission {
     /// Tries to admit the head of a queue, which is the first of this group. Returns true when the
     /// next one is to be tried.
     fn admit_first(&mut self, now: Timestamp, queue: QueueId, group: GroupId) -> bool {
-        let Some((ticket, demand, key, blocked)) = self.queue.first(group) else { return false };
+        let Some((ticket, waiter, key, blocked)) = self.queue.first(group) else { return false };
+        let Waiter { demand, deadline, .. } = waiter;
         let is_still_closed = |closed| self.ledger.candidates.is_closed_as(key.list, closed, now);
         if blocked.and_then(|blocked| blocked.closed.as_ref()).is_some_and(is_still_closed) {
             return false;
         }
-        match self.ledger.admit(now, LeaseId(self.next_lease), demand, key.list) {
+        let lease = LeaseId(self.next_lease);
+        match self.ledger.admit(now, lease, demand, key.list, *deadline) {
             Ok(grant) => {
                 self.next_lease += 1;
                 self.decide(ticket, Ok(grant));
                 true
             }
-            // The others of the queue need not wait for this client's slots.
+            Err(blocked)
+                if blocked.is_by_share && ends_after_deadline(&blocked.refusal, *deadline) =>
+            {
+                self.deny(now, ticket, blocked.refusal);
+                true
+            }
+            // The others of the queue need not wait for this client's slots or budget.
             Err(blocked) if blocked.is_by_share && key.client.is_none() => {
                 let client = demand.client;
                 let resource = self.ledger.resource_for(demand.endpoint, &key.resource);
@@ -541,7 +575,8 @@ impl Admission {
         if is_served {
             self.shares.serve(component, client, priority, tag);
         } else {
-            self.shares.give_back(component, client, self.ledger.client(client), tag);
+            let client_settings = ClientSettings { priority, ..self.ledger.client(client) };
+            self.shares.give_back(component, client, client_settings, tag);
         }
         self.ledger.candidates.release(list);
         true
@@ -570,6 +605,9 @@ mod held_up;
 
 #[cfg(test)]
 mod overlooked;
+
+#[cfg(test)]
+mod own_budgets;
 
 #[cfg(test)]
 mod reconfigured;

@@ -14,7 +14,8 @@ use crate::api::{AccountKind, Dialect, RateHeaders, Table, UpstreamLimit, Upstre
 use crate::cases::cases;
 use crate::decision::quota::upstream_model::Chance;
 use crate::decision::types::{
-    AccountSettings, ClientId, ClientSettings, Pace, Priority, SecondaryLimits, WriteSpacing,
+    AccountSettings, BudgetAmount, ClientBudget, ClientId, ClientSettings, Pace, Priority,
+    SecondaryLimits, Shadow, WriteSpacing,
 };
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -28,6 +29,26 @@ const PATHS: [&str; 8] = [
     "/users/a",
     "/repos/a/b/releases",
 ];
+
+/// Own budgets of some of the clients.
+fn own_budgets(accounts: u32) -> Vec<ClientBudget> {
+    let budget = |(client, amount, is_hard)| ClientBudget {
+        client: ClientId(client),
+        name: format!("client-{client}").into(),
+        resource: ResourceName::core(),
+        amount,
+        accounts: (0..accounts).map(AccountId).collect(),
+        is_hard,
+    };
+    let units = |units| BudgetAmount::Units { units, per: Duration::from_secs(20) };
+    let budgets = [
+        (0, units(8), true),
+        (1, BudgetAmount::Share { millionths: 100_000 }, true),
+        (4, units(3), false),
+        (5, units(1), true),
+    ];
+    budgets.map(budget).into()
+}
 
 /// World that reaches every limit, and its events.
 struct Scene {
@@ -73,6 +94,8 @@ impl Scene {
             dynamic_accounts: 0,
             accounts: (0..accounts).map(account).collect(),
             clients: (0..6).map(client).collect(),
+            client_budgets: if chance.percent(50) { own_budgets(accounts) } else { Vec::new() },
+            shadow: Shadow::default(),
             pace: if chance.percent(25) { Pace::Even } else { Pace::Burst },
             batch_floor: 0.0,
             waiting_max: 60,

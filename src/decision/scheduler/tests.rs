@@ -42,7 +42,7 @@ pub fn shared_queue(limits: SecondaryLimits) -> Admission {
     Admission::new(settings)
 }
 
-fn settings(accounts: u32, limits: SecondaryLimits) -> Settings {
+pub fn settings(accounts: u32, limits: SecondaryLimits) -> Settings {
     let account = |number: u32| AccountSettings {
         is_shared: false,
         name: format!("account-{number}").into(),

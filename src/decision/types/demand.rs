@@ -120,6 +120,17 @@ pub struct Grant {
     pub lease: LeaseId,
     /// Account that sends the request.
     pub account: AccountId,
+    /// Rule in shadow mode that would have denied or held it.
+    pub shadowed: Option<Shadowed>,
+}
+
+/// The effect of a rule that only counts ([`Shadow`](crate::decision::Shadow)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shadowed {
+    /// Limit that it is about.
+    pub limit: LimitKind,
+    /// True if the request would have been denied; else it would have waited.
+    pub is_denial: bool,
 }
 
 /// Denial by a limit: the limit, its account, and the earliest time of admission.
@@ -183,6 +194,8 @@ pub enum LimitKind {
     Pace,
     /// Part of a budget that batch clients leave to others.
     BatchFloor,
+    /// The client's own budget is spent.
+    ClientBudget,
     /// The wait queue is full.
     QueueFull,
     /// No account may send the request.

@@ -8,12 +8,12 @@ pub mod invariants;
 mod settings;
 
 pub use demand::{
-    AccountId, ClientId, Demand, Grant, LeaseId, LimitDenied, LimitKind, Settlement, Ticket,
-    TokenKey, Until, WriteSpacing,
+    AccountId, ClientId, Demand, Grant, LeaseId, LimitDenied, LimitKind, Settlement, Shadowed,
+    Ticket, TokenKey, Until, WriteSpacing,
 };
 pub use settings::{
-    AccountLayout, AccountSettings, ClientSettings, Pace, Priority, Recovered, SecondaryLimits,
-    Settings,
+    AccountLayout, AccountSettings, BudgetAmount, ClientBudget, ClientSettings, Pace, Priority,
+    Recovered, SecondaryLimits, Settings, Shadow,
 };
 
 /// Map with keys that no client chooses: a fast hash without a seed, so that a simulation repeats

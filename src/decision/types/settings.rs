@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::demand::AccountId;
-use crate::api::AccountKind;
+use super::demand::{AccountId, ClientId};
+use crate::api::{AccountKind, ResourceName};
 
 /// Order of the [`AccountId`]s: the accounts of the first config, then the dynamic accounts, then
 /// the accounts that later configs added. So no id changes while the ledger exists.
@@ -79,6 +79,10 @@ pub struct Settings {
     /// Clients; a `ClientId` is an index in this list. Others have the default share and
     /// priority.
     pub clients: Vec<ClientSettings>,
+    /// Own budgets of clients, at most one for a client and a resource.
+    pub client_budgets: Vec<ClientBudget>,
+    /// Rules that only count what they would deny or hold.
+    pub shadow: Shadow,
     /// Distribution of a primary budget over its window.
     pub pace: Pace,
     /// Part of a budget, 0 to 1, below which requests of priority [`Priority::Batch`] stop.
@@ -105,6 +109,8 @@ impl Default for Settings {
             accounts: Vec::new(),
             dynamic_accounts: 0,
             clients: Vec::new(),
+            client_budgets: Vec::new(),
+            shadow: Shadow::default(),
             pace: Pace::Burst,
             batch_floor: 0.0,
             waiting_max: usize::MAX,
@@ -130,6 +136,49 @@ impl Default for ClientSettings {
     fn default() -> Self {
         Self { weight: NonZeroU32::MIN, priority: Priority::Normal }
     }
+}
+
+/// A client's own budget of a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientBudget {
+    /// Client that has it.
+    pub client: ClientId,
+    /// Name of the client in the config, by which a window outlasts the process.
+    pub name: Arc<str>,
+    /// Resource, such as `core`.
+    pub resource: ResourceName,
+    /// Units that it may spend.
+    pub amount: BudgetAmount,
+    /// Accounts of whose limits a share is taken.
+    pub accounts: Arc<[AccountId]>,
+    /// True if requests beyond it are denied; else they go after those of all others.
+    pub is_hard: bool,
+}
+
+/// Size of a client's own budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BudgetAmount {
+    /// So many units in each window of this length.
+    Units {
+        /// Units of a window, at least 1.
+        units: u32,
+        /// Length of a window.
+        per: Duration,
+    },
+    /// A share of the accounts' limits in each of their windows, without their reserves.
+    Share {
+        /// 1 to 1,000,000.
+        millionths: u32,
+    },
+}
+
+/// Rules in shadow mode, which only count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shadow {
+    /// Secondary limits, `pace` and `batch_floor`.
+    pub limits: bool,
+    /// Own budgets of clients.
+    pub client_budgets: bool,
 }
 
 /// One account, as the ledger sees it.

@@ -24,6 +24,7 @@ pub fn shared(finding: Finding, names: &FarNames) -> Option<SharedFinding> {
         Finding::Price(OperationKey(operation), Price { units, proven, higher }) => {
             SharedFinding::Price { operation, units, proven, higher }
         }
+        Finding::Spent(spent) => SharedFinding::Spent(spent),
     })
 }
 
@@ -48,6 +49,7 @@ pub fn read(finding: SharedFinding, names: &FarNames, dispatcher: &Dispatcher) -
         SharedFinding::Price { operation, units, proven, higher } => {
             Finding::Price(OperationKey(operation), Price { units, proven, higher })
         }
+        SharedFinding::Spent(spent) => Finding::Spent(spent),
     })
 }
 

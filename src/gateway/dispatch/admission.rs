@@ -20,9 +20,9 @@ use crate::clock::{Clock, Timestamp};
 use crate::decision::Invariant;
 use crate::decision::fleet::{Answer, Report};
 use crate::decision::{
-    AccountId, AccountSnapshot, Admission, BudgetView, Decision, Demand, Grant, LeaseId,
-    LimitDenied, Question, QuotaLedger, Recovered, SavedLedger, Settings, Settlement, SpendingMark,
-    Spent, Stated, Ticket, WriteSpacing,
+    AccountId, AccountSnapshot, Admission, BudgetView, ClientBudgetSnapshot, ClientId, Decision,
+    Demand, Grant, LeaseId, LimitDenied, Question, QuotaLedger, Recovered, SavedLedger, Settings,
+    Settlement, Shadowed, SpendingMark, Spent, SpentBudget, Stated, Ticket, WriteSpacing,
 };
 
 use crate::gateway::dispatch::graphql_prices::GraphqlPrices;
@@ -98,6 +98,7 @@ pub struct Lease {
     admissions: Arc<Admissions>,
     id: LeaseId,
     account: AccountId,
+    shadowed: Option<Shadowed>,
     /// 0: nothing sent; 1: may have been sent; 2: settled.
     state: AtomicU8,
 }
@@ -223,11 +224,12 @@ impl Admissions {
     /// The client's view of a resource through `accounts`, and its time.
     pub fn view(
         &self,
+        client: Option<ClientId>,
         accounts: &Arc<[AccountId]>,
         resource: &ResourceName,
     ) -> (BudgetView, Timestamp) {
         let now = self.clock.now();
-        (self.inner.lock().admission.view(now, accounts, resource), now)
+        (self.inner.lock().admission.view(now, client, accounts, resource), now)
     }
 
     /// Time by which a write may expect its turn; see [`Admission::next_turn`].
@@ -264,6 +266,27 @@ impl Admissions {
         endpoint: &dyn Fn(&str) -> Option<EndpointId>,
     ) {
         self.change(|inner, now| inner.admission.restore(now, saved, recovered, endpoint));
+    }
+
+    /// The own budgets of all clients, with the time of the snapshot.
+    pub fn client_budgets(&self) -> (Timestamp, Vec<ClientBudgetSnapshot>) {
+        let now = self.clock.now();
+        (now, self.inner.lock().admission.client_budgets(now))
+    }
+
+    /// See [`Admission::own_news`].
+    pub fn own_news(&self) -> Vec<SpentBudget> {
+        self.inner.lock().admission.own_news()
+    }
+
+    /// See [`Admission::add_own_spent`].
+    pub fn add_own_spent(&self, spent: &[SpentBudget]) {
+        self.inner.lock().admission.add_own_spent(self.clock.now(), spent);
+    }
+
+    /// A mark for a successor; see [`Admission::spending_mark`].
+    pub fn spending_mark(&self) -> SpendingMark {
+        self.inner.lock().admission.spending_mark(self.clock.now())
     }
 
     /// The spending since the last message, for a successor; see [`Admission::spent_since`].
@@ -319,6 +342,7 @@ impl Admissions {
             admissions: Arc::clone(self),
             id: grant.lease,
             account: grant.account,
+            shadowed: grant.shadowed,
             state: AtomicU8::new(UNSENT),
         }
     }
@@ -396,6 +420,11 @@ impl Drop for WaitingPlace {
 impl Lease {
     pub fn account(&self) -> AccountId {
         self.account
+    }
+
+    /// The rule in shadow mode that would have denied or held the request.
+    pub fn shadowed(&self) -> Option<Shadowed> {
+        self.shadowed
     }
 
     /// Call it right before the first byte: from here on a lost answer counts as spent.

@@ -137,12 +137,16 @@ impl Dispatcher {
         {
             return self.upstream_down(job);
         }
-        self.limited(&job.route, denied)
+        self.limited(job.client_route(), denied)
     }
 
     /// The gateway error for a limit denial, with the client's view. An upstream without answers is
     /// no limit.
-    pub fn limited(&self, route: &Route, denied: &LimitDenied) -> GatewayError {
+    pub fn limited(
+        &self,
+        (client, route): (ClientId, &Route),
+        denied: &LimitDenied,
+    ) -> GatewayError {
         if denied.is_unanswered {
             return GatewayError::UpstreamTimeout;
         }
@@ -159,7 +163,7 @@ impl Dispatcher {
             until
         };
         let resource = denied.resource.clone();
-        let view = self.admissions.view(&route.view, &resource).0;
+        let view = self.admissions.view(Some(client), &route.view, &resource).0;
         GatewayError::Limited { limit: denied.limit, until, resource, view }
     }
 
@@ -192,11 +196,16 @@ impl Dispatcher {
     }
 
     /// The error of a limit of the endpoint's budget that ends at this time.
-    pub fn limited_until(&self, route: &Route, limit: LimitKind, until: Timestamp) -> GatewayError {
+    pub fn limited_until(
+        &self,
+        (client, route): (ClientId, &Route),
+        limit: LimitKind,
+        until: Timestamp,
+    ) -> GatewayError {
         let resource = route.endpoint.resource.clone();
         let until = Until::Time(until);
         self.limited(
-            route,
+            (client, route),
             &LimitDenied { limit, account: None, resource, until, is_unanswered: false },
         )
     }
@@ -208,6 +217,6 @@ impl Dispatcher {
 
     /// The error after the last attempt met an upstream limit.
     pub fn limited_now(&self, job: &Job) -> GatewayError {
-        self.limited_until(&job.route, LimitKind::Cooldown, self.env.clock.now() + COOLDOWN)
+        self.limited_until(job.client_route(), LimitKind::Cooldown, self.env.clock.now() + COOLDOWN)
     }
 }

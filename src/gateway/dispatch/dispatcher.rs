@@ -13,7 +13,9 @@ use crate::clock::Timestamp;
 use crate::decision;
 use crate::decision::breaker::State;
 use crate::decision::fleet::Report;
-use crate::decision::{AccountId, LimitKind, Recovered, SavedLedger, SpendingMark, Spent};
+use crate::decision::{
+    AccountId, ClientId, LimitKind, Recovered, SavedLedger, SpendingMark, Spent,
+};
 use crate::gateway::counted::Counted;
 use crate::gateway::dispatch::admission::Admissions;
 use crate::gateway::dispatch::breaker::CircuitBreakers;
@@ -215,6 +217,11 @@ impl Dispatcher {
         self.admissions.restore(saved, recovered, &|name| ids.get(name).copied());
     }
 
+    /// A mark for a successor that has the state of this moment.
+    pub fn spending_mark(&self) -> SpendingMark {
+        self.admissions.spending_mark()
+    }
+
     /// The spending since the last message, for a successor.
     pub fn spent_since(&self, mark: &mut SpendingMark) -> Spent {
         self.admissions.spent_since(mark, &|endpoint| name_of(self.table.endpoint(endpoint)))
@@ -233,8 +240,13 @@ impl Dispatcher {
     }
 
     /// The error of a full queue, in number or in bytes.
-    pub fn queue_full(&self, view: &Arc<[AccountId]>, resource: ResourceName) -> GatewayError {
-        let view = self.admissions.view(view, &resource).0;
+    pub fn queue_full(
+        &self,
+        client: ClientId,
+        view: &Arc<[AccountId]>,
+        resource: ResourceName,
+    ) -> GatewayError {
+        let view = self.admissions.view(Some(client), view, &resource).0;
         let until = self.env.clock.now() + self.env.config.writes.spacing.max(QUEUE_FULL_PAUSE_MIN);
         GatewayError::Limited { limit: LimitKind::QueueFull, until, resource, view }
     }

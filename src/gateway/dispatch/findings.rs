@@ -1,12 +1,14 @@
-//! Findings of this replica, for the others: permissions of tokens, and prices of GraphQL
-//! operations.
+//! Findings of this replica, for the others: permissions of tokens, prices of GraphQL operations, and
+//! the spending of clients.
 //!
-//! A lost finding costs another replica one request, which teaches it the same.
+//! A lost finding about a token or an operation costs another replica one request, which teaches it
+//! the same. Lost spending is lost until the end of the window.
 
 use http::Method;
 use parking_lot::Mutex;
 
 use crate::api::{Access, OperationKey};
+use crate::decision::SpentBudget;
 use crate::decision::permissions::{Holder, Observation};
 use crate::gateway::dispatch::graphql_prices::Price;
 
@@ -29,6 +31,8 @@ pub enum Finding {
     },
     /// The price of an operation.
     Price(OperationKey, Price),
+    /// Spending of a client that has a budget of its own.
+    Spent(SpentBudget),
 }
 
 /// See the module.

@@ -11,7 +11,7 @@ use crate::api::Classified;
 use crate::clock::Timestamp;
 use crate::decision::permissions::AccessQuery;
 use crate::decision::retry::Patience;
-use crate::decision::{AccountId, WriteSpacing};
+use crate::decision::{AccountId, ClientId, WriteSpacing};
 use crate::tokens::{Credential, TokenId};
 
 use crate::decision::cache::key::{CredentialKey, Scope};
@@ -146,6 +146,11 @@ impl Conditions for Unconditional {
 }
 
 impl Job {
+    /// Its client and its route, which a denial is about.
+    pub fn client_route(&self) -> (ClientId, &Route) {
+        (ClientId(self.client), &self.route)
+    }
+
     /// True if it changes nothing upstream. A GraphQL query is a read although it is a POST.
     pub fn is_read(&self) -> bool {
         self.route.spacing == WriteSpacing::None

@@ -213,7 +213,7 @@ impl Dispatcher {
         match unanswered {
             Some(Unanswered::Denied(denied)) => {
                 progress.denied(Hold::from(&denied));
-                Some(self.limited(&job.route, &denied))
+                Some(self.limited(job.client_route(), &denied))
             }
             Some(Unanswered::Limited(_)) => Some(self.limited_now(job)),
             Some(Unanswered::Failed(FetchError::Cancelled)) => Some(GatewayError::ClientGone),

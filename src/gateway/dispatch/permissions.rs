@@ -178,7 +178,9 @@ impl Dispatcher {
 
     /// Takes the news for the other replicas.
     pub fn take_findings(&self) -> Vec<Finding> {
-        self.permissions.findings.take()
+        let mut findings = self.permissions.findings.take();
+        findings.extend(self.admissions.own_news().into_iter().map(Finding::Spent));
+        findings
     }
 
     /// Learns what another replica has learned.
@@ -197,6 +199,7 @@ impl Dispatcher {
             Finding::Price(operation, price) => {
                 self.admissions.graphql_prices.set(ClientId::BACKGROUND.0, operation, price);
             }
+            Finding::Spent(spent) => self.admissions.add_own_spent(&[spent]),
         }
     }
 

@@ -96,6 +96,8 @@ pub struct Figures {
     pub resource: Option<ResourceName>,
     /// The longest wait, or the limit that ended the request.
     pub held: Option<Hold>,
+    /// The limit in shadow mode that would have denied or held it.
+    pub shadowed: Option<&'static str>,
     pub error: Option<String>,
     /// The answer that the upstream was asked for; `None` if it may not be shared.
     pub asked_for: Option<AskedFor>,
@@ -204,6 +206,11 @@ impl RequestProgress {
     /// Records a limit denial, which outweighs earlier waits.
     pub fn denied(&self, hold: Hold) {
         self.0.lock().figures.held = Some(hold);
+    }
+
+    /// Records a limit in shadow mode that would have denied or held it; the first stays.
+    pub fn shadowed(&self, limit: LimitKind) {
+        self.0.lock().figures.shadowed.get_or_insert(limit.name());
     }
 
     /// Records a limit denial without a known account; a known one stays.

@@ -15,7 +15,9 @@ use crate::api::{
 };
 use crate::config::Config;
 use crate::decision::permissions::needs::{AccountTokens, unmet};
-use crate::decision::{AccountId, WriteSpacing, cache::freshness::Mode, cache::key::Scope};
+use crate::decision::{
+    AccountId, ClientId, WriteSpacing, cache::freshness::Mode, cache::key::Scope,
+};
 use crate::gateway::dispatch::candidates::{AccountLists, Accounts, PathSubject, Territories};
 use crate::gateway::dispatch::graphql_prices::Operation;
 use crate::gateway::dispatch::route::{MINT, Route};
@@ -108,7 +110,8 @@ impl Router {
         let vacate = |account| self.dispatcher.admissions().vacate(account);
         let client_credential = self.dynamic_accounts.assign(value.clone(), vacate).map(Arc::new);
         client_credential.map(Some).ok_or_else(|| {
-            self.dispatcher.queue_full(&self.view_for(client, None, is_read), ResourceName::core())
+            let view = self.view_for(client, None, is_read);
+            self.dispatcher.queue_full(ClientId(client.index), &view, ResourceName::core())
         })
     }
 

@@ -77,9 +77,11 @@ fn limited(
     let reset = now.as_secs() + retry_after;
     // The client's budget is empty until the reset: units below the floor are not available to it.
     // Every other limit passes sooner.
-    let is_budget = matches!(limit, LimitKind::Primary | LimitKind::BatchFloor);
+    let is_budget =
+        matches!(limit, LimitKind::Primary | LimitKind::BatchFloor | LimitKind::ClientBudget);
     let (message, anchor, shown) = if is_budget {
-        let message = format!("API rate limit exceeded for this client's pool ({resource}).");
+        let whose = if limit == LimitKind::ClientBudget { "own budget" } else { "pool" };
+        let message = format!("API rate limit exceeded for this client's {whose} ({resource}).");
         let shown = RateView { limit: view.limit, remaining: 0, used: view.limit, reset };
         (message, "rate-limit", shown)
     } else {
@@ -99,6 +101,9 @@ mod tests {
     use crate::gateway::response::reply::ReplyBody;
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
+
+    const BUDGETS: [LimitKind; 3] =
+        [LimitKind::Primary, LimitKind::BatchFloor, LimitKind::ClientBudget];
 
     /// All limits other than budgets.
     const OTHER_LIMITS: [LimitKind; 15] = [
@@ -142,7 +147,7 @@ mod tests {
 
     #[test]
     fn an_exhausted_budget_is_a_403_that_client_libraries_know() {
-        for limit in [LimitKind::Primary, LimitKind::BatchFloor] {
+        for limit in BUDGETS {
             let (reply, body) = limited(limit, Timestamp::from_secs(4_600));
             assert_eq!(reply.status, StatusCode::FORBIDDEN);
             assert!(body["message"].as_str().unwrap().starts_with("API rate limit exceeded"));
@@ -188,7 +193,7 @@ mod tests {
 
     #[test]
     fn retry_after_is_at_least_a_second_and_at_most_a_day() {
-        for limit in [LimitKind::Primary, LimitKind::BatchFloor].into_iter().chain(OTHER_LIMITS) {
+        for limit in BUDGETS.into_iter().chain(OTHER_LIMITS) {
             for (until_millis, expected) in [
                 (0, "1"),
                 (1_000_000, "1"),
@@ -210,7 +215,7 @@ mod tests {
 
     #[test]
     fn every_limit_has_a_reason_of_its_own() {
-        let all = [LimitKind::Primary, LimitKind::BatchFloor].into_iter().chain(OTHER_LIMITS);
+        let all = BUDGETS.into_iter().chain(OTHER_LIMITS);
         let word = |limit| {
             GatewayError::Limited {
                 limit,
@@ -221,7 +226,7 @@ mod tests {
             .reason()
         };
         let words: std::collections::BTreeSet<_> = all.map(word).collect();
-        assert_eq!(words.len(), 2 + OTHER_LIMITS.len());
+        assert_eq!(words.len(), BUDGETS.len() + OTHER_LIMITS.len());
         for expected in ["cpu", "graphql_cpu", "oauth_tokens", "pace", "batch_floor"] {
             assert!(words.contains(expected), "{expected}");
         }

@@ -6,6 +6,7 @@ use http::{HeaderValue, StatusCode};
 use serde_json::{Map, json};
 
 use crate::api::ResourceName;
+use crate::decision::ClientId;
 use crate::gateway::dispatch::candidates::Accounts;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::error::HELP_PATH;
@@ -49,12 +50,12 @@ const HELP: &str = "weir: what the gateway's own errors mean\n\n\
 #draining\n  503: this gateway is shutting down.\n";
 
 /// Answers `GET /rate_limit` without spending budget (SPECIFICATION, "Budget headers").
-pub fn rate_limit(dispatcher: &Dispatcher, accounts: &Accounts) -> Reply {
+pub fn rate_limit(dispatcher: &Dispatcher, client: u32, accounts: &Accounts) -> Reply {
     let mut names: Vec<ResourceName> =
         ALWAYS_LISTED.iter().map(|name| ResourceName::new(name)).collect();
     names.extend(dispatcher.admissions().with_ledger(|ledger, _| ledger.resources_seen(accounts)));
     let shown = |name: &ResourceName| {
-        let (view, now) = dispatcher.admissions().view(accounts, name);
+        let (view, now) = dispatcher.admissions().view(Some(ClientId(client)), accounts, name);
         (name.as_str().to_owned(), json!(RateView::plain(&view, now)))
     };
     let resources: Map<String, serde_json::Value> = names.iter().map(shown).collect();

@@ -14,7 +14,7 @@ use ring::digest::{Context, SHA256};
 
 use crate::api::GraphqlRequest;
 use crate::config::digest;
-use crate::decision::WriteSpacing;
+use crate::decision::{ClientId, WriteSpacing};
 use crate::gateway::address::{Root, Service};
 use crate::gateway::counted::Counted;
 use crate::gateway::dispatch::{job::Job, route::Route};
@@ -130,9 +130,11 @@ impl Handler {
         let Accepted { id, watched, request_progress } =
             accepted.map_err(|not_accepted| match not_accepted {
                 NotAccepted::KeyTaken => GatewayError::KeyTaken,
-                NotAccepted::Full => {
-                    gateway.dispatcher.queue_full(&route.view, route.endpoint.resource.clone())
-                }
+                NotAccepted::Full => gateway.dispatcher.queue_full(
+                    ClientId(client),
+                    &route.view,
+                    route.endpoint.resource.clone(),
+                ),
                 NotAccepted::Store(fault) => fault.into(),
             })?;
         if terms.is_async {

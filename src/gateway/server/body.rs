@@ -3,6 +3,7 @@
 use http::header::EXPECT;
 
 use crate::api::ResourceName;
+use crate::decision::ClientId;
 use crate::decision::scheduler::shared_capacity::Holder;
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::body::{
@@ -60,9 +61,11 @@ impl Handler {
     pub(super) fn no_room(&self, identity: &Identity) -> GatewayError {
         let (router, dispatcher) = (&self.gateway.router, &self.gateway.dispatcher);
         let credential = identity.client_credential.as_deref();
+        let client = identity.client.as_deref();
         let view = |client| router.view_for(client, credential, false);
-        let accounts = identity.client.as_deref().map(view).unwrap_or_default();
-        dispatcher.queue_full(&accounts, ResourceName::core())
+        let accounts = client.map(view).unwrap_or_default();
+        let client = client.map_or(ClientId::BACKGROUND, |client| ClientId(client.index));
+        dispatcher.queue_full(client, &accounts, ResourceName::core())
     }
 
     /// Reads the body of a request that has no use for one. It must leave the connection.

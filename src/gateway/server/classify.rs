@@ -68,7 +68,12 @@ impl Handler {
             return Ok(Classification::OwnWrite(Box::new(ClientRequest { valid, client }), id));
         }
         if !permitted(&client.allow, valid.method_for_rules(), &valid.path) {
-            return Err(GatewayError::NotAllowed);
+            let denied = GatewayError::NotAllowed;
+            if !gateway.env.config.shadow.access {
+                return Err(denied);
+            }
+            gateway.env.metrics.shadowed(Some(&client.name), denied.reason(), true);
+            request.outcome.shadowed = Some(denied.reason());
         }
         let is_read = matches!(valid.method, Method::GET | Method::HEAD);
         // Beside a certificate as beside `X-Weir-Key`, `Authorization` is the client's own.
@@ -79,7 +84,11 @@ impl Handler {
         if is_read && valid.path == "/rate_limit" {
             request.outcome.endpoint = "/rate_limit";
             let accounts = gateway.router.view_for(&client, client_credential, true);
-            return Ok(Classification::made(rate_limit(&gateway.dispatcher, &accounts)));
+            return Ok(Classification::made(rate_limit(
+                &gateway.dispatcher,
+                client.index,
+                &accounts,
+            )));
         }
         // The schema is a read like any other.
         if valid.service == Service::Graphql && !valid.is_schema() {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::api::ResourceName;
+use crate::decision::ClientId;
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::head_writer::MapHead;
 use crate::gateway::response::{
@@ -48,7 +49,11 @@ impl Handler {
                 let credential = request.identity.client_credential.as_deref();
                 self.gateway.router.view_for(client, credential, true)
             };
-            let (view, now) = self.gateway.dispatcher.admissions().view(&accounts, &resource);
+            let (view, now) = self.gateway.dispatcher.admissions().view(
+                Some(ClientId(client.index)),
+                &accounts,
+                &resource,
+            );
             (RateView::served(&view, now), resource)
         });
         GatewayHeaders { cache: request.outcome.cache, figures, view, id: &request.id }
@@ -78,6 +83,7 @@ impl Request {
         outcome.upstream = figures.upstream;
         outcome.queue = figures.queue;
         outcome.account = figures.account.map(|account| Arc::clone(env.shared_name(account)));
+        outcome.shadowed = outcome.shadowed.or(figures.shadowed);
         outcome.held = figures.held.map(|hold| hold.for_log(env));
         // A request that ended while it waited reached no account, but waited for one resource.
         let waited_for = || {

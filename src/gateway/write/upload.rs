@@ -184,10 +184,10 @@ impl Writes {
         unanswered: Unanswered,
     ) -> GatewayError {
         match unanswered {
-            Unanswered::Denied(denied) => self.dispatcher.limited(&job.route, &denied),
+            Unanswered::Denied(denied) => self.dispatcher.limited(job.client_route(), &denied),
             Unanswered::Limited(limit) => {
                 let until = self.dispatcher.closed_until(&limit);
-                self.dispatcher.limited_until(&job.route, LimitKind::Cooldown, until)
+                self.dispatcher.limited_until(job.client_route(), LimitKind::Cooldown, until)
             }
             Unanswered::NoToken(Some(lack)) => GatewayError::TokenUnavailable(lack),
             Unanswered::NoToken(None)

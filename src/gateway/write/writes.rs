@@ -66,7 +66,8 @@ impl Writes {
         let config = self.env.config.clients.get(client as usize);
         let name = config.map_or("", |client| &client.name);
         let turn = self.turns.enter_as(client, name, &job.route.lane).map_err(|_| {
-            self.dispatcher.queue_full(&job.route.view, job.route.endpoint.resource.clone())
+            let (client, route) = job.client_route();
+            self.dispatcher.queue_full(client, &route.view, route.endpoint.resource.clone())
         })?;
         if self.env.is_draining() {
             self.queue.resume_for_clients();
@@ -114,14 +115,15 @@ impl Writes {
         since: Timestamp,
     ) -> GatewayError {
         let head = self.turns.silent_head(client, &route.lane, self.env.clock.now(), since);
-        if head.is_some_and(|head| self.awaits_answers(&head, ClientId(client), route, since)) {
+        let client = ClientId(client);
+        if head.is_some_and(|head| self.awaits_answers(&head, client, route, since)) {
             return GatewayError::UpstreamTimeout;
         }
         let spacing = self.dispatcher.distance(route);
         let ahead = u32::try_from(ahead).unwrap_or(u32::MAX).max(1);
         let turn = self.dispatcher.admissions().next_turn(&route.view, route.spacing);
         let until = turn + spacing.saturating_mul(ahead - 1);
-        self.dispatcher.limited_until(route, LimitKind::Spacing, until)
+        self.dispatcher.limited_until((client, route), LimitKind::Spacing, until)
     }
 
     /// True if a write waits for the answer to its request, or to those that hold it.

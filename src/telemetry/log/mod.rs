@@ -44,6 +44,7 @@ pub fn emit(outcome: &Outcome) {
                 bytes_in = outcome.bytes_in,
                 bytes_out = outcome.bytes_out,
                 refusal = outcome.refusal,
+                shadowed_by = outcome.shadowed,
                 held_by = outcome.held.as_ref().map(|held| held.by),
                 held_account = outcome.held.as_ref().and_then(|held| held.account.as_deref()),
                 held_until = outcome

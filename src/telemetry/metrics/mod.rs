@@ -460,6 +460,7 @@ impl Metrics {
         let _alone = self.scraping.lock();
         self.gauges.clear();
         self.counts.replicas.clear();
+        self.counts.spending.own_budgets.clear();
         draw(self);
         self.encode()
     }

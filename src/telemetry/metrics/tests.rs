@@ -59,6 +59,8 @@ fn everything_once() -> Metrics {
 
 fn draw(metrics: &Metrics) {
     metrics.set_part("bot", "budget core", 40);
+    metrics.set_client_budget("ci", "core", 2_000, 30, Timestamp::from_secs(1_700_000_000));
+    metrics.shadowed(Some(&"ci".into()), "client_budget", true);
     metrics.set_replicas_heard(3);
     metrics.set_budget("bot", "core", 5000, 4990, 2, Timestamp::from_secs(1_700_000_000));
     metrics.set_secondary("bot", "concurrency", 1.5);
@@ -92,6 +94,10 @@ fn every_metric_of_the_contract_has_exactly_its_name_and_labels() {
         r#"weir_units_total{client="ci",account="bot",resource="core",endpoint="/repos/{owner}/{repo}"} 1"#,
         r#"weir_points_total{client="ci",account="bot",resource="core",endpoint="/repos/{owner}/{repo}"} 5"#,
         r#"weir_refused_total{client="_none",reason="no_key"} 1"#,
+        r#"weir_shadowed_total{client="ci",rule="client_budget",effect="refused"} 1"#,
+        r#"weir_client_budget_limit{client="ci",resource="core"} 2000"#,
+        r#"weir_client_budget_used{client="ci",resource="core"} 30"#,
+        r#"weir_client_budget_reset_timestamp_seconds{client="ci",resource="core"} 1700000000"#,
         r#"weir_connections{listener="http",state="busy"} 9"#,
         r#"weir_connections_accepted_total{listener="http"} 1"#,
         r#"weir_connections_ended_total{reason="evicted_idle"} 1"#,

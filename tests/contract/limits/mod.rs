@@ -1,6 +1,7 @@
 //! Budgets, secondary limits, and the wait for them.
 
 mod budgets;
+mod client_budgets;
 mod concurrency;
 mod given_up;
 mod graphql_prices;

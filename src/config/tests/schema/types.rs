@@ -4,9 +4,11 @@
 
 use serde_json::{Value, json};
 
-use crate::api::{AccountKind, Dialect, TokenKind};
+use crate::api::{AccountKind, Dialect, ResourceName, TokenKind};
 use crate::config::input::reader::Choice;
-use crate::config::{CaRoots, ClientAuth, Durability, Freshness, LogFormat, Pace, Priority};
+use crate::config::{
+    BudgetMode, CaRoots, ClientAuth, Durability, Freshness, LogFormat, Pace, Priority,
+};
 
 /// A reference to a variable.
 const REFERENCE: &str = "\\$\\{";
@@ -41,6 +43,15 @@ pub fn fragment(kind: &str) -> Value {
                 { "type": "array", "items": text(".+"), "minItems": 1 },
             ]},
         }),
+        "Budgets" => json!({
+            "type": "object",
+            "propertyNames": {
+                "enum": ResourceName::known().map(|name| name.to_string()).collect::<Vec<_>>(),
+            },
+            "additionalProperties": fragment("BudgetAmount"),
+        }),
+        "BudgetAmount" => text("(0*[1-9][0-9]*/(min|h|d)|[0-9]{1,4}(\\.[0-9]{1,4})?%)"),
+        "BudgetMode" => choice::<BudgetMode>(),
         "Proxy" => proxy(),
         "Redis" => redis(),
         "RedisUrl" => text("rediss?://[^/?#@]+(/[0-9]*)?"),

@@ -311,16 +311,11 @@ impl WaitQueue {
     }
 
     /// First request of a group, with the key and the last block of its queue.
-    pub fn first(&self, group: GroupId) -> Option<(Ticket, &Demand, &QueueKey, Option<&Blocked>)> {
+    pub fn first(&self, group: GroupId) -> Option<(Ticket, &Waiter, &QueueKey, Option<&Blocked>)> {
         let group = self.groups.get(group.index())?;
         let ticket = group.ranks.first()?.ticket();
         let queue = self.queues.get(group.key.queue.index())?;
-        Some((
-            ticket,
-            &self.waiters.get(ticket.0)?.waiter.demand,
-            &queue.key,
-            queue.blocked.as_ref(),
-        ))
+        Some((ticket, &self.waiters.get(ticket.0)?.waiter, &queue.key, queue.blocked.as_ref()))
     }
 
     pub fn block(&mut self, id: QueueId, blocked: Blocked) {
@@ -445,7 +440,7 @@ impl WaitQueue {
         self.queues_of(list).filter_map(|id| {
             let queue = self.queues.get(id.index())?;
             let first = queue.heads.first().map(|(_, group)| group).or(queue.first_group)?;
-            let accounts = self.first(first)?.1.candidates.len().max(1);
+            let accounts = self.first(first)?.1.demand.candidates.len().max(1);
             let number = u32::try_from(queue.waiting.div_ceil(accounts)).unwrap_or(u32::MAX);
             Some((queue.key.write, number))
         })

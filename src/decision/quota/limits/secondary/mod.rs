@@ -36,7 +36,7 @@ use sliding_window::{Limit, SlidingWindow};
 use slots::{Cpu, Slots};
 pub use spacing::Spacing;
 use spacing::Writes;
-pub use spent::{InFlight, SpentSecondary};
+pub use spent::{Known, SpentSecondary};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);

@@ -22,9 +22,10 @@ pub struct SpentSecondary {
     writes: [Option<Timestamp>; 2],
 }
 
-/// The amounts in flight at the last message. They were in it.
+/// The amounts that a successor knows already and that the next message would count again: those
+/// in flight at the last message, and those of an earlier process, which count from a later time.
 #[derive(Debug, Default)]
-pub struct InFlight {
+pub struct Known {
     points: HashMap<EndpointId, u32>,
     windows: Vec<u32>,
 }
@@ -39,34 +40,44 @@ impl SpentSecondary {
 }
 
 impl Secondary {
+    /// Returns what a successor with the state of this time knows.
+    pub fn known(&self, now: Timestamp) -> Known {
+        let limit = self.rest_points.limit;
+        let points = self.rest_points.each();
+        let points = points.map(|(endpoint, tally)| (endpoint, tally.counted_from(limit, now)));
+        Known {
+            points: points.filter(|(_, amount)| *amount > 0).collect(),
+            windows: self
+                .windows()
+                .map(|window| window.tally.counted_from(window.limit, now))
+                .collect(),
+        }
+    }
+
     /// Returns what was admitted since a time, for a successor.
     pub fn spent_since(
         &self,
         now: Timestamp,
         since: Timestamp,
-        in_flight: &mut InFlight,
+        known: &mut Known,
         name: &dyn Fn(EndpointId) -> String,
     ) -> SpentSecondary {
         let limit = self.rest_points.limit;
-        let (mut points, mut points_in_flight) = (Vec::new(), HashMap::default());
+        let mut points = Vec::new();
         for (endpoint, tally) in self.rest_points.each() {
-            let before = in_flight.points.get(&endpoint).copied().unwrap_or_default();
-            let amount = tally.admitted_since(limit, since, before);
+            let before = known.points.get(&endpoint).copied().unwrap_or_default();
+            let amount = tally.counted_from(limit, since).saturating_sub(before);
             if amount > 0 {
                 points.push((name(endpoint), amount));
             }
-            if tally.in_flight() > 0 {
-                points_in_flight.insert(endpoint, tally.in_flight());
-            }
         }
-        let mut before = std::mem::take(&mut in_flight.windows).into_iter();
+        let mut before = std::mem::take(&mut known.windows).into_iter();
         let windows = self.windows().map(|window| {
             let before = before.next().unwrap_or_default();
-            window.tally.admitted_since(window.limit, since, before)
+            window.tally.counted_from(window.limit, since).saturating_sub(before)
         });
         let windows = windows.collect();
-        in_flight.points = points_in_flight;
-        in_flight.windows = self.windows().map(|window| window.tally.in_flight()).collect();
+        *known = self.known(now);
         let writes = self.special.writes.last();
         SpentSecondary { slots: self.slots.saved(now), points, windows, writes }
     }
@@ -115,11 +126,10 @@ impl<L> Tally<L>
 where
     L: std::borrow::BorrowMut<std::collections::VecDeque<(u32, u32)>> + Default,
 {
-    /// The amount that was admitted since a time at which `before` was in flight. What ended at
-    /// that moment may be in it.
-    fn admitted_since(&self, limit: Limit, since: Timestamp, before: u32) -> u32 {
-        let first = limit.end(since);
+    /// The amount in flight, or that ended at this time or later.
+    fn counted_from(&self, limit: Limit, time: Timestamp) -> u32 {
+        let first = limit.end(time);
         let ended = self.entries().filter(|(last, _)| *last >= first).map(|(_, amount)| amount);
-        ended.fold(self.in_flight(), u32::saturating_add).saturating_sub(before)
+        ended.fold(self.in_flight(), u32::saturating_add)
     }
 }

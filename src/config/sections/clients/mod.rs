@@ -1,14 +1,17 @@
 //! `[[clients]]`: the bots, their permissions and their shares of the budgets.
 
+mod budget;
+pub(super) mod key;
+
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::key::{ClientKey, KeyHash};
 use super::accounts::{Account, name_of};
 use super::allow::Allow;
-use super::client_key::{ClientKey, KeyHash};
 use super::listen::Listen;
 use super::oidc::{Issuer, OidcClient};
 use super::pools::Pool;
@@ -18,6 +21,7 @@ use crate::config::input::reader::{Choice, Reader};
 use crate::config::input::scalars::duration_text;
 use crate::config::printer::{Printer, list, redacted, text};
 pub use crate::decision::Priority;
+pub use budget::{BudgetMode, Budgets};
 
 /// Default of `max_wait` (SPECIFICATION, "Configuration").
 const MAX_WAIT: Duration = Duration::from_secs(30);
@@ -43,6 +47,10 @@ pub struct Client {
     pub weight: NonZeroU32,
     /// Order among waiting requests.
     pub priority: Priority,
+    /// What it may spend of each resource.
+    pub budgets: Budgets,
+    /// The consequence of a spent budget.
+    pub budget_mode: BudgetMode,
     /// Permitted requests: those that any of these permits; never empty.
     pub allow: Vec<Allow>,
     /// Longest wait of a request in the gateway.
@@ -116,6 +124,8 @@ impl Client {
         }
         let weight = reader.or("weight", NonZeroU32::MIN);
         let priority = reader.or("priority", Priority::Normal);
+        let budgets = reader.optional("budget").unwrap_or_default();
+        let budget_mode = reader.or("budget_mode", BudgetMode::Hard);
         let allow = reader.or("allow", vec![Allow::everything()]);
         if allow.is_empty() {
             let accepted = "at least one pattern; leave the key out for everything";
@@ -131,6 +141,8 @@ impl Client {
             writes: writes?,
             weight,
             priority,
+            budgets,
+            budget_mode,
             allow,
             retired: false,
         })
@@ -156,6 +168,8 @@ impl Client {
         printer.set_some("writes", self.writes.and_then(|index| name_of(accounts, index)));
         printer.set("weight", self.weight);
         printer.set("priority", text(self.priority.name()));
+        printer.set_some("budget", self.budgets.printed());
+        printer.set("budget_mode", text(self.budget_mode.name()));
         printer.set("allow", list(self.allow.iter().map(text)));
         printer.set("max_wait", text(duration_text(self.max_wait)));
     }

@@ -4,6 +4,8 @@
 //! The metrics and `/api/clients` show the same counters. The label sets are bounded like those of
 //! any family; those without room count as overflow.
 
+mod own_budgets;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -11,6 +13,7 @@ use parking_lot::RwLock;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 
+use self::own_budgets::OwnBudgetFigures;
 use super::Metrics;
 use crate::telemetry::labels::{LabelSet as _, Name, SpendingLabels};
 use crate::telemetry::names::Metric;
@@ -54,6 +57,7 @@ pub(super) struct Spending {
     units: Series<SpendingLabels, Counter>,
     points: Series<SpendingLabels, Counter>,
     known: RwLock<HashMap<SpendingLabels, Sums>>,
+    pub(super) own_budgets: OwnBudgetFigures,
 }
 
 #[derive(Clone)]
@@ -87,6 +91,7 @@ impl Spending {
             units: Series::new(registry, Metric::UnitsTotal, Counter::default),
             points: Series::new(registry, Metric::PointsTotal, Counter::default),
             known: RwLock::default(),
+            own_budgets: OwnBudgetFigures::registered(registry),
         }
     }
 
