@@ -126,7 +126,6 @@ pub fn metrics(gateway: &Gateway) -> Reply {
     let (now, snapshot) = accounts_of(gateway);
     gateway.audit.report_broken_invariants();
     let health = gateway.dispatcher.tokens().health(now);
-    let (_, budgets) = gateway.dispatcher.admissions().client_budgets();
     let body = gateway.env.metrics.scrape(|metrics| {
         metrics.set_cache(entries, bytes);
         metrics.set_spools(spools.files, spools.bytes);
@@ -148,14 +147,7 @@ pub fn metrics(gateway: &Gateway) -> Reply {
         metrics.set_writes(WriteState::Sending.name(), on_wire);
         let queued = (gateway.writes.turns().writes() as u64).saturating_sub(on_wire);
         metrics.set_writes(WriteState::Queued.name(), queued);
-        for (client, waiting) in active_clients(gateway) {
-            metrics.set_waiting(&client.name, waiting);
-        }
-        for budget in &budgets {
-            let (client, resource) = (&budget.client, budget.resource.as_str());
-            let (limit, used) = (budget.limit.into(), budget.used.into());
-            metrics.set_client_budget(client, resource, limit, used, budget.reset);
-        }
+        set_clients(gateway, metrics);
         for account in &snapshot {
             for window in account.windows.iter().filter(|window| window.known) {
                 metrics.set_budget(
@@ -225,6 +217,18 @@ pub fn page(status: StatusCode, content_type: HeaderValue, body: impl Into<Bytes
     reply.headers_mut().insert(header::CONTENT_TYPE, content_type);
     reply.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     reply
+}
+
+/// Sets what clients wait for and have left.
+fn set_clients(gateway: &Gateway, metrics: &Metrics) {
+    for (client, waiting) in active_clients(gateway) {
+        metrics.set_waiting(&client.name, waiting);
+    }
+    for budget in gateway.dispatcher.admissions().client_budgets().1 {
+        let (client, resource) = (&budget.client, budget.resource.as_str());
+        let (limit, used) = (budget.limit.into(), budget.used.into());
+        metrics.set_client_budget(client, resource, limit, used, budget.reset);
+    }
 }
 
 /// Replicas that were heard, with this one.

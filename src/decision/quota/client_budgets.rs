@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use super::account::Account;
 use super::denial::{Blocked, Scope};
 use super::view::BudgetView;
-use super::{QuotaLedger, place};
+use super::{Lease, QuotaLedger, place};
 use crate::api::{ResourceName, window};
 use crate::clock::Timestamp;
 use crate::decision::types::{
@@ -64,7 +64,7 @@ struct OwnBudget {
     /// Units spent since the process began.
     total: u64,
     /// The part of the total that the other replicas know.
-    told: u64,
+    published: u64,
     /// Limits of the accounts together, and the time of the sum.
     sum: Option<(Timestamp, u64)>,
 }
@@ -233,9 +233,9 @@ impl ClientBudgets {
     /// Returns what was spent since the last call, for the other replicas.
     pub fn news(&mut self) -> Vec<SpentBudget> {
         let news = |(_, budget): (usize, &mut OwnBudget)| {
-            let mut told = budget.told;
-            let news = budget.beyond(&mut told);
-            budget.told = told;
+            let mut published = budget.published;
+            let news = budget.beyond(&mut published);
+            budget.published = published;
             news
         };
         self.all.iter_mut().filter_map(news).collect()
@@ -262,7 +262,7 @@ impl OwnBudget {
             used: 0,
             reserved: 0,
             total: 0,
-            told: 0,
+            published: 0,
             sum: None,
         }
     }
@@ -391,6 +391,13 @@ impl QuotaLedger {
         let id = self.own_budget(demand)?;
         self.client_budgets.reserve(id, demand.cost);
         Some(id)
+    }
+
+    /// Charges the client's own budget.
+    pub(super) fn settle_own(&mut self, ended: &Lease, spent: u32) {
+        if let Some(id) = ended.own_budget {
+            self.client_budgets.settle(id, ended.cost, spent);
+        }
     }
 
     /// What this replica's clients have spent since the last call, for the other replicas.

@@ -1,12 +1,15 @@
-//! Denials: the combination of the blocks of several accounts into one.
+//! Denials: the combination of the blocks of several accounts into one, and the cause of a wait.
 
 use smallvec::SmallVec;
 
 use super::candidates::Closed;
 use super::limits::block::Block;
+use super::{CHECKED_EACH_MAX, QuotaLedger, place};
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
-use crate::decision::types::{AccountId, LimitDenied, LimitKind, Shadowed, Until};
+use crate::decision::types::{
+    AccountId, ClientId, LimitDenied, LimitKind, Shadowed, Until, WriteSpacing,
+};
 
 /// Accounts of one denial whose state may be asked for. Ours: the further ones follow with the next
 /// denials.
@@ -123,5 +126,46 @@ pub fn no_account(resource: ResourceName) -> Blocked {
         is_by_share: false,
         closed: None,
         wake: None,
+    }
+}
+
+impl QuotaLedger {
+    /// Returns true if the upstream has answered no request of this account since a time, nor taken
+    /// a part of a body. An answer that waits for its reader is one.
+    pub fn is_silent_since(&self, account: AccountId, time: Timestamp) -> bool {
+        !self.slow_readers.contains_key(&account)
+            && self
+                .accounts
+                .get(place(account))
+                .is_none_or(|account| account.silence.answered_at() < time)
+    }
+
+    /// Returns true if a request for these accounts that waited since then, and was denied so, was
+    /// held by requests that got no answer. A wait for a known time is due to the limit itself,
+    /// unless such requests took the turns or slots before it.
+    pub fn is_unanswered(
+        &self,
+        now: Timestamp,
+        since: Timestamp,
+        denied: &LimitDenied,
+        candidates: &[AccountId],
+        client: ClientId,
+        write: WriteSpacing,
+    ) -> bool {
+        let is_held_by_requests = match denied.limit {
+            LimitKind::Probe => return true,
+            LimitKind::QueueFull | LimitKind::NoAccount => false,
+            LimitKind::Spacing | LimitKind::Concurrency | LimitKind::ClientShare => true,
+            _ => denied.until == Until::Event,
+        };
+        let is_silent = |id: &AccountId| {
+            // An answer that waits for its reader is one.
+            !self.slow_readers.contains_key(id)
+                && self
+                    .accounts
+                    .get(place(*id))
+                    .is_some_and(|account| account.is_unanswered(now, since, denied, client, write))
+        };
+        is_held_by_requests && candidates.iter().take(CHECKED_EACH_MAX).all(is_silent)
     }
 }

@@ -44,9 +44,8 @@ use crate::clock::Timestamp;
 use super::types::id_map::IdMap;
 use super::types::invariants::{Broken, Invariant};
 use super::types::{
-    AccountId, AccountLayout, ClientId, ClientSettings, Demand, Grant, HashMap, LeaseId,
-    LimitDenied, LimitKind, Priority, SecondaryLimits, Settings, Settlement, Shadow, Until,
-    WriteSpacing,
+    AccountId, AccountLayout, ClientId, ClientSettings, Demand, Grant, HashMap, LeaseId, LimitKind,
+    Priority, SecondaryLimits, Settings, Settlement, Shadow, Until,
 };
 use account_choice::{is_about_as_good, share_of};
 use accounts::place;
@@ -208,16 +207,14 @@ impl QuotaLedger {
         let mut in_question = SmallVec::new();
         let account = match self.choose(now, demand, weight, list, &mut in_question) {
             Ok(account) => account,
-            Err(blocked) => match self.choose_in_shadow(now, demand, &blocked) {
-                Some(account) => {
-                    shadowed = shadowed.or_else(|| Some(blocked.shadowed(deadline)));
-                    account
-                }
-                None => {
+            Err(blocked) => {
+                let Some(account) = self.choose_in_shadow(now, demand, &blocked) else {
                     self.want_questions(now, &in_question);
                     return Err(blocked);
-                }
-            },
+                };
+                shadowed = shadowed.or_else(|| Some(blocked.shadowed(deadline)));
+                account
+            }
         };
         // Without the shadow, a request beyond the budget would have spent nothing.
         let own_budget = if own.is_none() { self.reserve_own(demand) } else { None };
@@ -308,10 +305,10 @@ impl QuotaLedger {
         }
         let windows_are_within = account.secondary.leave(now, ended.weight, sent);
         let mut measured = None;
-        let mut spent = ended.cost;
+        let mut charged = ended.cost;
         let also = match settlement {
             Settlement::NeverSent => {
-                spent = 0;
+                charged = 0;
                 if let Some(window) = account.window_of(&ended) {
                     window.refund(lease, ended.cost);
                 }
@@ -342,7 +339,7 @@ impl QuotaLedger {
                 if let Some(named) = rate.and_then(|rate| rate.resource.as_ref()) {
                     self.learn(&ended, named);
                 }
-                spent = measured.unwrap_or(units_spent(status, refusal.is_some(), ended.cost));
+                charged = measured.unwrap_or(units_spent(status, refusal.is_some(), ended.cost));
                 if refusal.is_some() || status == StatusCode::NOT_MODIFIED {
                     Charge::Free
                 } else {
@@ -351,7 +348,7 @@ impl QuotaLedger {
             }
         };
         self.settle_also(now, lease, &ended, also);
-        self.settle_own(&ended, spent);
+        self.settle_own(&ended, charged);
         self.check(&ended, windows_are_within);
         self.want_questions_after(now, &ended);
         self.changed(now, &ended);
@@ -363,45 +360,6 @@ impl QuotaLedger {
     /// `guess`.
     pub fn resource_for(&self, endpoint: EndpointId, guess: &ResourceName) -> ResourceName {
         self.learned.get(&endpoint).unwrap_or(guess).clone()
-    }
-
-    /// Returns true if the upstream has answered no request of this account since a time, nor taken
-    /// a part of a body. An answer that waits for its reader is one.
-    pub fn is_silent_since(&self, account: AccountId, time: Timestamp) -> bool {
-        !self.slow_readers.contains_key(&account)
-            && self
-                .accounts
-                .get(place(account))
-                .is_none_or(|account| account.silence.answered_at() < time)
-    }
-
-    /// Returns true if a request for these accounts that waited since then, and was denied so, was
-    /// held by requests that got no answer. A wait for a known time is due to the limit itself,
-    /// unless such requests took the turns or slots before it.
-    pub fn is_unanswered(
-        &self,
-        now: Timestamp,
-        since: Timestamp,
-        denied: &LimitDenied,
-        candidates: &[AccountId],
-        client: ClientId,
-        write: WriteSpacing,
-    ) -> bool {
-        let is_held_by_requests = match denied.limit {
-            LimitKind::Probe => return true,
-            LimitKind::QueueFull | LimitKind::NoAccount => false,
-            LimitKind::Spacing | LimitKind::Concurrency | LimitKind::ClientShare => true,
-            _ => denied.until == Until::Event,
-        };
-        let is_silent = |id: &AccountId| {
-            // An answer that waits for its reader is one.
-            !self.slow_readers.contains_key(id)
-                && self
-                    .accounts
-                    .get(place(*id))
-                    .is_some_and(|account| account.is_unanswered(now, since, denied, client, write))
-        };
-        is_held_by_requests && candidates.iter().take(CHECKED_EACH_MAX).all(is_silent)
     }
 
     /// Secondary limits of an account.
@@ -582,13 +540,6 @@ impl QuotaLedger {
         let account = self.accounts.get_mut(place(payer));
         if let Some(window) = account.and_then(|account| account.window_at(at)) {
             window.charge(now, lease, ended.cost, charge);
-        }
-    }
-
-    /// Charges the client's own budget.
-    fn settle_own(&mut self, ended: &Lease, spent: u32) {
-        if let Some(id) = ended.own_budget {
-            self.client_budgets.settle(id, ended.cost, spent);
         }
     }
 

@@ -145,26 +145,26 @@ mod tests {
             queue(1, limits)
         };
         let mut now = NOW;
-        let mut sent = 0;
-        let mut ask = |admission: &mut Admission, now| {
+        let mut count = 0;
+        let mut send = |admission: &mut Admission, now| {
             let Decision::Granted(grant) = admission.request(now, demand(1), now) else {
                 panic!("not granted")
             };
-            sent += 1;
-            (grant.lease, sent)
+            count += 1;
+            (grant.lease, count)
         };
         let mut old = process();
-        let (lease, _) = ask(&mut old, now);
+        let (lease, _) = send(&mut old, now);
         answer(&mut old, now, lease, 4_000);
         for _ in 0..60 {
             // In flight during the change, and answered after it.
-            let (lease, _) = ask(&mut old, now);
+            let (lease, _) = send(&mut old, now);
             let mut mark = old.spending_mark(now);
             let saved = old.saved(now, &name);
             let mut new = process();
             new.restore(now, &saved, Recovered::Last, &of_demand);
             now = now + STEP;
-            let (last, count) = ask(&mut old, now);
+            let (last, count) = send(&mut old, now);
             for lease in [Some(lease), Some(last), None] {
                 if let Some(lease) = lease {
                     answer(&mut old, now, lease, 4_000);

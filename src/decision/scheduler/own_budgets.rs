@@ -385,8 +385,8 @@ proptest! {
                 let rate = rate(LIMIT - upstream);
                 queue.settle(now, lease, Settlement::Answered { status, rate: Some(&rate), refusal: None }, 0.0);
             }
-            for ((used, limit), client) in used(&mut queue, now).into_iter().zip(0..) {
-                prop_assert!(limit != SHARES[client as usize] * 10 || used <= limit);
+            for ((used, limit), share) in used(&mut queue, now).into_iter().zip(SHARES) {
+                prop_assert!(limit != share * 10 || used <= limit);
             }
         }
         for (client, share) in (0..).zip(SHARES) {

@@ -19,7 +19,7 @@ use crate::decision::deadline::answer_by;
 use crate::decision::permissions::Observation;
 use crate::decision::permissions::denial_confidence::DenialConfidence;
 use crate::decision::permissions::plan::DenialRole;
-use crate::decision::{AccountId, ClientId, Demand, LimitDenied, Shadowed, units_spent};
+use crate::decision::{AccountId, ClientId, Demand, LimitDenied, units_spent};
 use crate::telemetry::spans::{self, UpstreamCall};
 use crate::telemetry::{LogText, MethodName, UpstreamOutcome};
 use crate::tokens::{Credential, Lack, Source, TokenId};
@@ -389,13 +389,8 @@ impl Dispatcher {
         let admitted =
             self.admissions.acquire(demand, offer.deadline, held).instrument(span.clone()).await;
         drop(waiting);
-        if let Ok(lease) = &admitted
-            && let Some(Shadowed { limit, is_denial }) = lease.shadowed()
-        {
-            let client = self.env.config.clients.get(job.client as usize);
-            let client = client.map(|client| &client.name);
-            self.env.metrics.shadowed(client, limit.name(), is_denial);
-            progress.shadowed(limit);
+        if let Ok(lease) = &admitted {
+            self.count_shadowed(job, progress, lease);
         }
         if !span.is_disabled()
             && let Some(hold) = progress.figures(now()).held

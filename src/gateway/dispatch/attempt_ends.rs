@@ -8,7 +8,8 @@ use crate::api::{ResourceName, UpstreamLimit};
 use crate::clock::Timestamp;
 use crate::decision::attempts::{Ended, Failed};
 use crate::decision::breaker::Outage;
-use crate::decision::{AccountId, ClientId, LimitDenied, LimitKind, Until, WriteSpacing};
+use crate::decision::{AccountId, ClientId, LimitDenied, LimitKind, Shadowed, Until, WriteSpacing};
+use crate::gateway::dispatch::admission::Lease;
 use crate::gateway::dispatch::attempt::Unanswered;
 use crate::gateway::dispatch::breaker::CircuitBreaker;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
@@ -138,6 +139,16 @@ impl Dispatcher {
             return self.upstream_down(job);
         }
         self.limited(job.client_route(), denied)
+    }
+
+    /// Counts a request that a limit in shadow mode would have denied or held.
+    pub(super) fn count_shadowed(&self, job: &Job, progress: &RequestProgress, lease: &Lease) {
+        if let Some(Shadowed { limit, is_denial }) = lease.shadowed() {
+            let client = self.env.config.clients.get(job.client as usize);
+            let client = client.map(|client| &client.name);
+            self.env.metrics.shadowed(client, limit.name(), is_denial);
+            progress.shadowed(limit);
+        }
     }
 
     /// The gateway error for a limit denial, with the client's view. An upstream without answers is

@@ -1,5 +1,5 @@
-//! Findings of this replica, for the others: permissions of tokens, prices of GraphQL operations, and
-//! the spending of clients.
+//! Findings of this replica, for the others: permissions of tokens, prices of GraphQL operations,
+//! and the spending of clients.
 //!
 //! A lost finding about a token or an operation costs another replica one request, which teaches it
 //! the same. Lost spending is lost until the end of the window.
