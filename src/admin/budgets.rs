@@ -114,6 +114,9 @@ pub struct TokenState {
     pub state: String,
     /// Problem that benches it, delays its mint or may end it soon; `null` without one.
     pub reason: Option<String>,
+    /// Time of the upstream's first rejection since it worked last; `null` if it works.
+    #[serde(default)]
+    pub rejected_since_iso: Option<String>,
 }
 
 /// Result of a refresh.
@@ -213,7 +216,7 @@ pub(super) fn token_states(
 
 impl TokenState {
     fn new(health: Health, now: Timestamp) -> Self {
-        let Health { token, state, message, .. } = health;
+        let Health { token, state, message, since, .. } = health;
         let message = message.unwrap_or_default();
         let reason = match state {
             HealthState::Benched { until } => {
@@ -232,6 +235,7 @@ impl TokenState {
             healthy: state.is_healthy(),
             state: state.name().to_owned(),
             reason: (!reason.is_empty()).then_some(reason),
+            rejected_since_iso: since.map(Timestamp::rfc3339),
         }
     }
 }

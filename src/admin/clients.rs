@@ -48,7 +48,8 @@ pub struct ClientUse {
     pub units: u64,
     /// Points taken.
     pub points: u64,
-    /// Its own budgets.
+    /// Its own budgets; absent in the answer of older gateways.
+    #[serde(default)]
     pub budgets: Vec<OwnBudget>,
     /// The units and points by account, resource and endpoint, the most units first.
     pub spending: Vec<Spending>,

@@ -12,6 +12,7 @@ mod listener;
 mod pages;
 pub(crate) mod reload;
 pub(crate) mod replicas;
+pub(crate) mod requests;
 pub(crate) mod writes;
 
 use std::io;
@@ -242,6 +243,10 @@ fn walked(gateway: &Gateway, request: &Parts, body: Option<&Bytes>) -> Reply {
             _ => only_post(),
         };
     }
+    let query = request.uri.query().unwrap_or_default();
+    if let Some(reply) = requests::answer(gateway, &request.method, path, query) {
+        return reply;
+    }
     let show: fn(&Gateway) -> Reply = match path {
         "/healthz" => |_| pages::text(StatusCode::OK, "ok"),
         "/readyz" => pages::readiness,
@@ -251,7 +256,7 @@ fn walked(gateway: &Gateway, request: &Parts, body: Option<&Bytes>) -> Reply {
         "/api/cache/advice" => |gateway| pages::json(StatusCode::OK, &advice::of(gateway)),
         "/api/clients" => |gateway| pages::json(StatusCode::OK, &clients::of(gateway)),
         _ => {
-            let paths = "there is /healthz, /readyz, /metrics, /api/budgets, /api/budgets/refresh, /api/cache, /api/cache/advice, /api/cache/purge, /api/clients, /api/reload, /api/writes, \
+            let paths = "there is /healthz, /readyz, /metrics, /api/budgets, /api/budgets/refresh, /api/cache, /api/cache/advice, /api/cache/purge, /api/clients, /api/reload, /api/requests, /api/requests/ID, /api/writes, \
                 /api/writes/ID, /api/writes/ID/cancel and /api/writes/ID/retry";
             return pages::error(StatusCode::NOT_FOUND, paths);
         }

@@ -82,7 +82,8 @@ pub fn of(gateway: &Gateway) -> Option<Replicas> {
 pub async fn page(gateway: &Gateway) -> Reply {
     let (Some(replicas), Some(replica)) = (of(gateway), &gateway.env.replica) else {
         let message = "this gateway is alone: the config has no state.redis";
-        return pages::error(StatusCode::NOT_FOUND, message);
+        let answer = serde_json::json!({ "message": message, "replicas": null });
+        return pages::json(StatusCode::NOT_FOUND, &answer);
     };
     let mut accounts = Vec::new();
     let config = &gateway.env.config;

@@ -56,10 +56,18 @@ enum Command {
     Cache(admin::Cache),
     /// Show what each client asks, waits and spends, asked of a running gateway
     Clients(admin::Clients),
+    /// Tell the story of one request of a running gateway
+    Explain(admin::Explain),
     /// Make a running gateway read its config again
     Reload(admin::Reload),
     /// Show which replica holds which part of the limits, asked of a running gateway
     Replicas(admin::Replicas),
+    /// Show the last requests of a running gateway
+    Requests(admin::Requests),
+    /// Show the health of every token, asked of a running gateway
+    Tokens(admin::Tokens),
+    /// Show live what a running gateway does, who spends and what is left
+    Top(admin::Top),
     /// Show the queue of writes of a running gateway, cancel one or try it again
     Writes(admin::Writes),
     /// Make a client key; prints it once, with the line for the config
@@ -91,8 +99,12 @@ pub fn main() -> ExitCode {
         Command::Budgets(budgets) => budgets.run(),
         Command::Cache(cache) => cache.run(),
         Command::Clients(clients) => clients.run(),
+        Command::Explain(explain) => explain.run(),
         Command::Reload(reload) => reload.run(),
         Command::Replicas(replicas) => replicas.run(),
+        Command::Requests(requests) => requests.run(),
+        Command::Tokens(tokens) => tokens.run(),
+        Command::Top(top) => top.run(),
         Command::Writes(writes) => writes.run(),
         Command::Key(key) => key.run(),
         Command::Completions(completions) => completions.run(),

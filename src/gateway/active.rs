@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
+use crate::telemetry::RecentRequests;
+
 /// Counts the running requests, and the connections and tasks that may outlast them.
 #[derive(Default)]
 pub struct Active {
@@ -20,6 +22,8 @@ pub struct Active {
     changed: Notify,
     begun: Notify,
     cut: Notify,
+    /// The last requests that have ended.
+    pub ended: RecentRequests,
 }
 
 /// Guard: counts one request, connection or task until it is dropped.

@@ -12,6 +12,7 @@
 //! writes. They decide nothing about limits.
 
 mod bots;
+pub mod course;
 mod event_queue;
 pub mod plan;
 mod polling;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::course::Course;
 use super::waits::Waits;
 use crate::decision::LimitKind;
 
@@ -37,6 +38,8 @@ pub struct Report {
     pub tally: Tally,
     /// Requests of another consumer.
     pub outside: OutsideReport,
+    /// The same over the time of the run.
+    pub course: Course,
     /// Violations by invariant.
     pub broken: BTreeMap<String, u64>,
     /// Events that led to the first denial by the upstream, if the run recorded them.
@@ -88,6 +91,8 @@ pub struct BudgetReport {
     pub used: u64,
     /// Units available in them.
     pub limit: u64,
+    /// Units used in the fullest of them, and available in it.
+    pub fullest: (u64, u64),
 }
 
 /// A secondary limit over a run.
@@ -160,6 +165,7 @@ impl Report {
         self.lost += other.lost;
         self.reports += other.reports;
         self.tally.add(other.tally);
+        self.course.merge(&other.course);
         self.outside.sent += other.outside.sent;
         self.outside.refused += other.outside.refused;
         add(&mut self.broken, &other.broken);
@@ -204,6 +210,28 @@ impl Report {
     /// Returns the average use of a secondary limit, 0 to 1, of the account that used least of it.
     pub fn used_of_limit(&self, limit: &str) -> Option<f64> {
         self.limits(limit).map(LimitReport::used).min_by(f64::total_cmp)
+    }
+
+    /// Returns the limit that is nearest to its end: its account, its name, and the used fraction of
+    /// its fullest window, 0 to 1. `None` if nothing was used.
+    pub fn nearest(&self) -> Option<(&str, &str, f64)> {
+        let all = self.accounts.iter().flat_map(|account| {
+            let budgets = account.budgets.iter().map(|budget| {
+                (budget.resource.as_str(), ratio(budget.fullest.0, budget.fullest.1))
+            });
+            let limits = account.limits.iter();
+            let limits = limits.map(|limit| (limit.limit.as_str(), ratio(limit.most, limit.max)));
+            budgets.chain(limits).map(|(name, used)| (account.name.as_str(), name, used))
+        });
+        all.filter(|(_, _, used)| *used > 0.0)
+            .max_by(|(_, _, one), (_, _, other)| one.total_cmp(other))
+    }
+
+    /// Returns the waits of all clients together.
+    pub fn waits(&self) -> Waits {
+        let mut all = Waits::default();
+        self.clients.iter().for_each(|client| all.merge(&client.waits));
+        all
     }
 
     /// Counts all violations of invariants.
@@ -303,6 +331,7 @@ impl AccountReport {
                     mine.windows += theirs.windows;
                     mine.used += theirs.used;
                     mine.limit += theirs.limit;
+                    mine.fullest = fuller(mine.fullest, theirs.fullest);
                 }
                 None => self.budgets.push(theirs.clone()),
             }
@@ -324,6 +353,11 @@ fn add<K: Ord + Clone>(mine: &mut BTreeMap<K, u64>, theirs: &BTreeMap<K, u64>) {
     for (key, count) in theirs {
         *mine.entry(key.clone()).or_default() += count;
     }
+}
+
+/// Returns the fuller of two windows, each with its use and its size.
+pub(super) fn fuller(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
+    if ratio(other.0, other.1) > ratio(one.0, one.1) { other } else { one }
 }
 
 /// Returns `part / whole`; 0 for an empty whole.

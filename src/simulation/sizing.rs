@@ -14,12 +14,26 @@ pub const TOLERATED: f64 = 0.001;
 /// Most accounts tried.
 pub const ACCOUNTS_MAX: u32 = 128;
 
+/// A number of accounts, and how it served.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Tried {
+    /// Number of accounts.
+    pub accounts: u32,
+    /// Fraction of requests denied for lack of accounts, 0 to 1.
+    pub refused: f64,
+    /// Median wait of the answered requests, in milliseconds.
+    pub p50_millis: u64,
+    /// The wait that 99 of 100 of them did not exceed.
+    pub p99_millis: u64,
+    /// The longest.
+    pub max_millis: u64,
+}
+
 /// The numbers tried, and the result.
 #[derive(Debug, Default, Serialize)]
 pub struct Sizing {
-    /// Numbers of accounts with the fraction of requests denied for lack of accounts, in the order
-    /// tried.
-    pub tried: Vec<(u32, f64)>,
+    /// In the order tried.
+    pub tried: Vec<Tried>,
     /// The least sufficient number; `None` when there is none, for example because twice as many
     /// accounts serve no more.
     pub enough: Option<u32>,
@@ -30,7 +44,7 @@ pub struct Sizing {
 impl Sizing {
     /// Returns true if the last doubling served no more than the number before it.
     pub fn is_useless(&self) -> bool {
-        matches!(self.tried.as_slice(), [.., (_, before), (_, last)] if last >= before)
+        matches!(self.tried.as_slice(), [.., before, last] if last.refused >= before.refused)
     }
 }
 
@@ -40,7 +54,14 @@ pub fn size(plan_with: impl Fn(u32) -> Plan) -> Result<Sizing, Unplayable> {
     let try_with = |sizing: &mut Sizing, accounts: u32| -> Result<bool, Unplayable> {
         let report = play(&plan_with(accounts))?;
         let share = report.refused_share_but(LimitKind::NoAccount);
-        sizing.tried.push((accounts, share));
+        let waits = report.waits();
+        sizing.tried.push(Tried {
+            accounts,
+            refused: share,
+            p50_millis: waits.percentile(50),
+            p99_millis: waits.percentile(99),
+            max_millis: waits.max(),
+        });
         let is_enough = share <= TOLERATED;
         if is_enough || sizing.enough.is_none() {
             sizing.report = report;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::report::{AccountReport, BudgetReport, LimitReport};
+use super::report::{AccountReport, BudgetReport, LimitReport, fuller};
 use super::sliding::Sliding;
 use crate::clock::Timestamp;
 use crate::decision::SecondaryLimits;
@@ -49,6 +49,7 @@ struct Budget {
     windows: u64,
     used: u64,
     limit: u64,
+    fullest: (u64, u64),
 }
 
 impl Truth {
@@ -116,6 +117,8 @@ impl Truth {
         budget.windows += 1;
         budget.used += u64::from(window.used.min(window.limit));
         budget.limit += u64::from(window.limit);
+        let used = window.used.min(window.limit);
+        budget.fullest = fuller(budget.fullest, (used.into(), window.limit.into()));
     }
 
     /// Adds the duration of a request at the upstream.
@@ -166,6 +169,7 @@ impl Truth {
                     windows: budget.windows,
                     used: budget.used,
                     limit: budget.limit,
+                    fullest: budget.fullest,
                 })
                 .collect(),
             limits: kept,

@@ -18,6 +18,7 @@ pub mod log;
 mod metrics;
 mod names;
 mod outcome;
+mod recent;
 pub mod spans;
 
 mod format;
@@ -33,4 +34,5 @@ pub(crate) mod written;
 pub use init::{Guard, InitError, LogFormat, LogLevel, TelemetrySettings, UnknownLevel, init};
 pub use metrics::{BUILD_COMMIT, CONTENT_TYPE, Metrics, Spent, SpentSum, UpstreamOutcome};
 pub use outcome::{CacheOutcome, Fetch, LogText, MethodName, NO_ENDPOINT, Outcome, WaitCause};
+pub use recent::{Chosen, Event, RecentRequests, STEPS_MAX, Step, Story};
 pub use tally::ClientFigures;

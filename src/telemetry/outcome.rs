@@ -96,6 +96,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// The place of an outcome that was taken; allocates nothing.
+    pub fn ended() -> Self {
+        Self::new(&http::Method::GET, "", "")
+    }
+
     /// Creates the outcome of a request of which only the head is known: no client, endpoint or
     /// answer yet.
     pub fn new(method: &http::Method, path: &str, request_id: &str) -> Self {
@@ -347,6 +352,12 @@ impl LogText {
         Self::printable(&text, USER_AGENT_BYTES_MAX, |character| {
             character == ' ' || character.is_ascii_graphic()
         })
+    }
+
+    /// Copies the part of a `User-Agent` that a log line shows.
+    pub(super) fn short_user_agent(raw: &HeaderValue) -> Option<HeaderValue> {
+        let length = raw.len().min(USER_AGENT_BYTES_MAX);
+        HeaderValue::from_bytes(&raw.as_bytes()[..length]).ok()
     }
 
     /// Returns the text.

@@ -58,6 +58,8 @@ pub struct Bench {
 #[derive(Debug)]
 struct Benched {
     until: Timestamp,
+    /// The first rejection since the last success.
+    since: Timestamp,
     pause: Duration,
     probe: Option<u64>,
     message: String,
@@ -105,6 +107,11 @@ impl Bench {
         self.benched.as_ref().map(|benched| benched.message.as_str())
     }
 
+    /// Time of the first rejection since the last success; `None` for a credential that works.
+    pub fn since(&self) -> Option<Timestamp> {
+        self.benched.as_ref().map(|benched| benched.since)
+    }
+
     pub fn health(&self, now: Timestamp) -> (HealthState, Option<String>) {
         let pause_end = self.bench_state(now).pause_end();
         let state = pause_end.map_or(HealthState::Healthy, |until| HealthState::Benched { until });
@@ -120,8 +127,9 @@ impl Bench {
             }
             (Some(_), _) => return,
         };
-        self.benched =
-            Some(Benched { until: now + pause, pause, probe: None, message: message.to_owned() });
+        let since = self.since().unwrap_or(now);
+        let (until, message) = (now + pause, message.to_owned());
+        self.benched = Some(Benched { until, since, pause, probe: None, message });
     }
 
     /// Records success. Only the probe's success counts: another answer may be older than the
@@ -174,6 +182,19 @@ mod tests {
 
     fn refuse(bench: &SharedBench, now: Timestamp, permit: &Permit) {
         bench.lock().refused(now, permit, "401");
+    }
+
+    #[test]
+    fn a_rejection_lasts_from_the_first_to_the_next_success() {
+        let bench = SharedBench::default();
+        let later = START + PAUSE_MIN;
+        refuse(&bench, START, &Permit::Plain);
+        let probe = take(&bench, later).expect("its pause is over");
+        refuse(&bench, later, &probe);
+        assert_eq!(bench.lock().since(), Some(START));
+        let probe = take(&bench, later + PAUSE_MAX).expect("its pause is over");
+        bench.lock().accepted(&probe);
+        assert_eq!(bench.lock().since(), None);
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub struct Health {
     pub token: Source,
     /// Its health.
     pub state: HealthState,
+    /// Time of the first rejection since it worked last; `None` if it works.
+    pub since: Option<Timestamp>,
     /// The last problem, in the upstream's words if it sent any.
     pub message: Option<String>,
 }

@@ -267,7 +267,8 @@ impl Tokens {
                 let (state, message) =
                     slot.health(now, |installation| self.app_bench_state(installation, now));
                 let (account, token) = (numbered(account), slot.source());
-                health.push(Health { account, token, state, message });
+                let since = slot.bench().and_then(|bench| bench.lock().since());
+                health.push(Health { account, token, state, since, message });
             }
         }
         health

@@ -14,3 +14,4 @@ mod repetition;
 mod replicas;
 mod secondary;
 mod seeds;
+mod sizing;

@@ -6,7 +6,7 @@
 
 use std::error::Error as _;
 use std::fmt;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -39,6 +39,10 @@ const HTTPS: &str = "https://";
 /// Timeout of the whole exchange. Our choice: an operator waits at a terminal; an answer takes
 /// milliseconds.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Shortest pause between two questions of `--watch`. Our choice: nobody reads faster.
+const PAUSE_MIN: Duration = Duration::from_millis(200);
+/// Moves to the upper left corner and clears a terminal (ECMA-48 §8.3.21 and §8.3.39).
+const CLEAR: &str = "\x1b[H\x1b[2J";
 /// Longest answer: 10,000 accounts with ten resources each take a fifth of it.
 const ANSWER_BYTES_MAX: usize = 128 * 1024 * 1024;
 
@@ -49,6 +53,20 @@ pub struct GatewayOptions {
     /// Print the answer of the admin API as it is
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+pub struct WatchOptions {
+    /// Ask again and again with this pause [default: 2s]
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "2s",
+          require_equals = true, value_parser = pause)]
+    pub watch: Option<Duration>,
+}
+
+/// Parses a pause that is no busy loop.
+fn pause(text: &str) -> Result<Duration, String> {
+    let pause = config::parse_duration(text)?;
+    if pause < PAUSE_MIN { Err(format!("at least {PAUSE_MIN:?}")) } else { Ok(pause) }
 }
 
 #[derive(Args, Clone, Debug)]
@@ -164,6 +182,33 @@ impl AdminArguments {
                 fault.code().into()
             }
         }
+    }
+
+    /// The same every `watch` until the process is ended, if it is set. A terminal shows the latest
+    /// output alone. A gateway that does not answer is asked again.
+    pub fn run_watched(
+        self,
+        command: &str,
+        watch: WatchOptions,
+        question: &impl AsyncFn(&AdminApi) -> Result<String, Fault>,
+    ) -> ExitCode {
+        let Some(pause) = watch.watch else {
+            return self.run(command, async |api| question(api).await);
+        };
+        let clear = if io::stdout().is_terminal() { CLEAR } else { "" };
+        self.run(command, async |api| {
+            loop {
+                let text = question(api).await.unwrap_or_else(|fault| format!("{fault}\n"));
+                let mut output = io::stdout().lock();
+                let written = writeln!(output, "{clear}{text}").and_then(|()| output.flush());
+                // Nobody reads any more.
+                if written.is_err() {
+                    return Ok(String::new());
+                }
+                drop(output);
+                tokio::time::sleep(pause).await;
+            }
+        })
     }
 
     /// Determines the address and the token.
@@ -374,8 +419,10 @@ fn fault_line(fault: &serde_json::Value) -> String {
 fn not_done(path: &str, body: &[u8]) -> Option<Fault> {
     let answer: serde_json::Value = serde_json::from_slice(body).ok()?;
     let text = |key: &str| answer.get(key)?.as_str().map(str::to_owned);
-    if path != "/api/reload" {
-        text("write")?;
+    // Another server may have a message too.
+    let is_ours = ["write", "request", "replicas"].iter().any(|key| answer.get(key).is_some());
+    if path != "/api/reload" && !is_ours {
+        return None;
     }
     Some(Fault::NotDone { message: text("message")?, state: text("state") })
 }

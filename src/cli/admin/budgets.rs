@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use super::api::{AdminApi, Fault, GatewayOptions};
+use super::api::{AdminApi, Fault, GatewayOptions, WatchOptions};
 use super::plain;
 use crate::admin::budgets::{
     AccountBudgets, Budgets as Snapshot, RefreshProblem, Refreshed, ResourceBudget,
@@ -43,6 +43,8 @@ struct Row {
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Budgets {
     #[command(flatten)]
+    watch: WatchOptions,
+    #[command(flatten)]
     options: GatewayOptions,
     #[command(subcommand)]
     action: Option<Action>,
@@ -64,7 +66,7 @@ impl Budgets {
         match self.action {
             None => {
                 let GatewayOptions { gateway, json } = self.options;
-                gateway.run("weir budgets", async |api| fetch(api, json).await)
+                gateway.run_watched("weir budgets", self.watch, &async |api| fetch(api, json).await)
             }
             Some(Action::Refresh { account, options: GatewayOptions { gateway, json } }) => {
                 gateway.run("weir budgets refresh", async |api| refresh(api, account, json).await)
@@ -294,6 +296,7 @@ mod tests {
                 healthy: true,
                 state: "healthy".into(),
                 reason: None,
+                rejected_since_iso: None,
             }],
         }
     }
@@ -366,6 +369,7 @@ mod tests {
             healthy: false,
             state: "benched".into(),
             reason: Some("benched for 300 s: 401 Bad credentials".into()),
+            rejected_since_iso: None,
         };
         let mut closed = account("closed", 5_000);
         closed.cooldown_until = Some(NOW + 48);

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::api::{AdminApi, Fault, GatewayOptions};
+use super::api::{AdminApi, Fault, GatewayOptions, WatchOptions};
 use super::plain;
 use super::table::table;
 use crate::admin::clients::{AllClients, ClientUse};
@@ -21,6 +21,8 @@ pub struct Clients {
     /// The client whose spending is shown by account and endpoint; all clients without it
     client: Option<String>,
     #[command(flatten)]
+    watch: WatchOptions,
+    #[command(flatten)]
     options: GatewayOptions,
 }
 
@@ -28,7 +30,9 @@ impl Clients {
     pub fn run(self) -> ExitCode {
         let GatewayOptions { gateway, json } = self.options;
         let client = self.client;
-        gateway.run("weir clients", async |api| fetch(api, client.as_deref(), json).await)
+        gateway.run_watched("weir clients", self.watch, &async |api| {
+            fetch(api, client.as_deref(), json).await
+        })
     }
 }
 

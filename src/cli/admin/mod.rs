@@ -5,17 +5,25 @@ mod api;
 mod budgets;
 mod cache;
 mod clients;
+mod explain;
 mod reload;
 mod replicas;
+mod requests;
 mod table;
 mod tls;
+mod tokens;
+mod top;
 mod writes;
 
 pub use budgets::Budgets;
 pub use cache::Cache;
 pub use clients::Clients;
+pub use explain::Explain;
 pub use reload::Reload;
 pub use replicas::Replicas;
+pub use requests::Requests;
+pub use tokens::Tokens;
+pub use top::Top;
 pub use writes::Writes;
 
 /// Longest text shown in one place; some names come from the upstream.

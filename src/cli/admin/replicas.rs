@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::api::{AdminApi, Fault, GatewayOptions};
+use super::api::{AdminApi, Fault, GatewayOptions, WatchOptions};
 use super::plain;
 use super::table::table;
 use crate::admin::replicas::{Fleet, PartHeld};
@@ -13,13 +13,15 @@ use crate::cli::counted;
 #[derive(Args)]
 pub struct Replicas {
     #[command(flatten)]
+    watch: WatchOptions,
+    #[command(flatten)]
     options: GatewayOptions,
 }
 
 impl Replicas {
     pub fn run(self) -> ExitCode {
         let GatewayOptions { gateway, json } = self.options;
-        gateway.run("weir replicas", async |api| fetch(api, json).await)
+        gateway.run_watched("weir replicas", self.watch, &async |api| fetch(api, json).await)
     }
 }
 

@@ -109,14 +109,23 @@ pub struct Simulate {
     /// 1s]
     #[arg(long, value_parser = parse_duration, value_name = "DURATION")]
     pub spacing: Option<Duration>,
-    /// The requests of a recorded access log (the gateway's JSON log) instead of a workload
+    /// The requests of a recorded access log instead of a workload
     ///
-    /// The same requests of the same clients come at the same distances in time. The log has no
-    /// queries and no bodies: what differed only in these counts as the same. What is left out is
-    /// counted, and the first lines that cannot be read are shown. The log has its own bots, so
-    /// --bots and --workload are refused beside it.
+    /// The log is the gateway's in JSON, or one of nginx, Apache, HAProxy or Envoy, in text or JSON,
+    /// the service's audit log, or CSV with the heading time,client,method,path. The same requests
+    /// of the same clients come at the same distances in time. The gateway's log has no queries and
+    /// no bodies: what differed only in these counts as the same. What is left out is counted, and
+    /// the first lines that cannot be read are shown. The log has its own bots, so --bots and
+    /// --workload are refused beside it.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["bots", "workload"])]
     pub trace: Option<PathBuf>,
+    /// How many times as many clients as in the log ask, such as 3x or 0.5x; further ones ask for
+    /// other things of the same kind
+    #[arg(long, value_parser = times, value_name = "N", requires = "trace")]
+    pub scale: Option<f64>,
+    /// Draw demand against budget over the time of the run into this file
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
     /// Tell what led to the first refusal by the upstream, event by event
     #[arg(long)]
     pub explain: bool,
@@ -166,7 +175,12 @@ impl Simulate {
             add(format_args!(" --accounts {accounts}"));
         }
         match &self.trace {
-            Some(path) => add(format_args!(" --trace {}", path.display())),
+            Some(path) => {
+                add(format_args!(" --trace {}", path.display()));
+                if let Some(times) = self.scale {
+                    add(format_args!(" --scale {times}x"));
+                }
+            }
             None => add(format_args!(" --bots {} --workload {}", self.bots, self.workload.name())),
         }
         if let Some(every) = self.outside {
@@ -231,6 +245,11 @@ fn replicas(text: &str) -> Result<NonZeroU32, &'static str> {
 
 fn balance(text: &str) -> Result<LoadBalance, &'static str> {
     text.parse().map_err(|_| "accepted: even, skewed, moving")
+}
+
+fn times(text: &str) -> Result<f64, &'static str> {
+    number(text.trim_end_matches('x'), |times: &f64| (0.01..=100.0).contains(times))
+        .ok_or("accepted: 0.01x to 100x")
 }
 
 fn hours(text: &str) -> Result<Duration, String> {

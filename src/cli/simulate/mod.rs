@@ -4,6 +4,7 @@
 //! seed and the command that repeats it.
 
 mod arguments;
+mod picture;
 mod table;
 
 use std::fs::File;
@@ -22,7 +23,7 @@ use crate::simulation::rivals::{self, Rival};
 use crate::simulation::sizing::{self, Sizing};
 use crate::simulation::sweep::{Sweep, sweep};
 use crate::simulation::trace::Trace;
-use crate::simulation::{Plan, Unplayable};
+use crate::simulation::{Plan, Report, Unplayable};
 
 use arguments::Accounts;
 pub use arguments::Simulate;
@@ -38,13 +39,10 @@ struct Sources {
 
 impl Simulate {
     pub fn run(self) -> ExitCode {
-        let played = self.sources().and_then(|sources| {
-            let played = match self.accounts {
-                Some(Accounts::Auto) => self.size(&sources),
-                _ if self.compares() => self.compare(&sources),
-                _ => self.play(&sources),
-            };
-            played.map_err(|unplayable| unplayable.to_string())
+        let played = self.sources().and_then(|sources| match self.accounts {
+            Some(Accounts::Auto) => self.size(&sources),
+            _ if self.compares() => self.compare(&sources),
+            _ => self.play(&sources),
         });
         match played {
             Ok((text, exit_code)) => {
@@ -65,7 +63,9 @@ impl Simulate {
         }
         let config = self.config.as_deref().map(config::load_without_secrets).transpose();
         let config = config.map_err(|faults| faults.to_string())?;
-        let trace = self.trace.as_deref().map(read_trace).transpose()?.map(Arc::new);
+        let trace = self.trace.as_deref().map(read_trace).transpose()?;
+        let scaled = |trace: Trace| self.scale.map_or(trace.clone(), |times| trace.scaled(times));
+        let trace = trace.map(scaled).map(Arc::new);
         if let (Some(config), Some(trace)) = (&config, &trace) {
             report_left_out(config, trace)?;
         }
@@ -103,7 +103,15 @@ impl Simulate {
         plan
     }
 
-    fn play(&self, sources: &Sources) -> Result<(String, ExitCode), Unplayable> {
+    /// Draws the picture of a run, if one is wanted.
+    fn draw(&self, report: &Report, plan: &Plan) -> Result<(), String> {
+        let Some(path) = &self.svg else { return Ok(()) };
+        let picture = picture::of(&report.course, &plan.upstream, report.runs);
+        std::fs::write(path, picture)
+            .map_err(|fault| format!("{}: cannot be written: {fault}", path.display()))
+    }
+
+    fn play(&self, sources: &Sources) -> Result<(String, ExitCode), String> {
         let plan = self.plan(sources, self.fixed_accounts());
         let shows_progress = self.seeds.get() > 1 && io::stderr().is_terminal();
         let report_progress = |ended: u64| {
@@ -116,11 +124,12 @@ impl Simulate {
             narration: if self.seeds.get() > 1 { Narration::Silent } else { plan.narration },
             ..plan.clone()
         };
-        let mut swept = sweep(&silent, self.seeds.get(), self.threads(), &report_progress)?;
+        let mut swept =
+            sweep(&silent, self.seeds.get(), self.threads(), &report_progress).map_err(in_words)?;
         if shows_progress {
             eprint!("\r                        \r");
         }
-        self.replay_worst(&plan, &mut swept)?;
+        self.replay_worst(&plan, &mut swept).map_err(in_words)?;
         if self.strict {
             fail_refused(&mut swept);
         }
@@ -130,6 +139,7 @@ impl Simulate {
                 self.command(*seed)
             );
         }
+        self.draw(&swept.total, &plan)?;
         let text =
             if self.json { self.as_json(&swept) } else { table::of_sweep(self, &plan, &swept) };
         Ok((text, exit_code(!swept.failures.is_empty())))
@@ -159,9 +169,9 @@ impl Simulate {
         self.workload.is_polling() && self.trace.is_none() && !self.explain
     }
 
-    fn compare(&self, sources: &Sources) -> Result<(String, ExitCode), Unplayable> {
+    fn compare(&self, sources: &Sources) -> Result<(String, ExitCode), String> {
         let plan = self.plan(sources, self.fixed_accounts());
-        let rivals = rivals::compare(&plan, self.seeds.get(), self.threads())?;
+        let rivals = rivals::compare(&plan, self.seeds.get(), self.threads()).map_err(in_words)?;
         let mut has_failed = false;
         for rival in &rivals {
             for (seed, problem) in &rival.swept.failures {
@@ -193,8 +203,10 @@ impl Simulate {
             .min(usize::try_from(self.seeds.get()).unwrap_or(1))
     }
 
-    fn size(&self, sources: &Sources) -> Result<(String, ExitCode), Unplayable> {
-        let sizing: Sizing = sizing::size(|accounts| self.plan(sources, Some(accounts)))?;
+    fn size(&self, sources: &Sources) -> Result<(String, ExitCode), String> {
+        let sizing: Sizing =
+            sizing::size(|accounts| self.plan(sources, Some(accounts))).map_err(in_words)?;
+        self.draw(&sizing.report, &self.plan(sources, sizing.enough))?;
         let text =
             if self.json { format!("{}\n", json!(sizing)) } else { table::of_sizing(&sizing) };
         let is_refused = sizing.report.refusals() + sizing.report.sent_too_early > 0;
@@ -216,6 +228,11 @@ impl Simulate {
             json!({ "seeds": seeds, "report": swept.total, "worst": worst, "failures": failures })
         )
     }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is the argument of `map_err`")]
+fn in_words(unplayable: Unplayable) -> String {
+    unplayable.to_string()
 }
 
 fn exit_code(has_failed: bool) -> ExitCode {
@@ -276,7 +293,7 @@ fn read_trace(path: &Path) -> Result<Trace, String> {
         );
     }
     if trace.requests.is_empty() {
-        return Err(format!("{path}: no line of it is a request of the gateway's JSON log"));
+        return Err(format!("{path}: no line of it is a request in a format that is known"));
     }
     Ok(trace)
 }

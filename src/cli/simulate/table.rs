@@ -95,17 +95,25 @@ pub fn of_rivals(arguments: &Simulate, plan: &Plan, rivals: &[Rival]) -> String 
 pub fn of_sizing(sizing: &Sizing) -> String {
     written(|text| {
         let mut tried = sizing.tried.clone();
-        tried.sort_by_key(|(accounts, _)| *accounts);
-        for (accounts, refused) in &tried {
-            let (accounts, refused) = (counted((*accounts).into(), "account"), percent(*refused));
-            writeln!(text, "with {accounts} {refused} of the requests were refused")?;
+        tried.sort_by_key(|one| one.accounts);
+        for one in &tried {
+            let (accounts, refused) =
+                (counted(one.accounts.into(), "account"), percent(one.refused));
+            writeln!(
+                text,
+                "with {accounts} {refused} of the requests were refused; half of the others waited up to {}, 99 of 100 up to {}, all up to {}",
+                millis(one.p50_millis),
+                millis(one.p99_millis),
+                millis(one.max_millis)
+            )?;
         }
-        let most = tried.last().map_or(0, |(accounts, _)| *accounts);
+        let most = tried.last().map_or(0, |one| one.accounts);
         let most = counted(most.into(), "account");
         match sizing.enough {
             Some(enough) => {
                 let (enough, tolerated) = (counted(enough.into(), "account"), percent(TOLERATED));
                 writeln!(text, "{enough} would do: no more than {tolerated} refused")?;
+                margin(text, &sizing.report)?;
             }
             None if sizing.is_useless() => {
                 writeln!(text, "no number would do: {most} serve no more than half as many")?;
@@ -124,6 +132,20 @@ pub fn of_sizing(sizing: &Sizing) -> String {
         writeln!(text)?;
         report(text, &sizing.report)
     })
+}
+
+/// Writes the limit that more demand would meet first, and how much more that is.
+fn margin(text: &mut String, report: &Report) -> fmt::Result {
+    let Some((account, limit, used)) = report.nearest() else { return Ok(()) };
+    let used_text = percent(used);
+    if used >= 1.0 {
+        return writeln!(text, "there is no margin: {limit} of {account} was used up");
+    }
+    writeln!(
+        text,
+        "the next limit is {limit} of {account}, of which {used_text} was used at most: {:.1} times the demand would meet it",
+        1.0 / used
+    )
 }
 
 /// Writes the size of the runs.

@@ -161,6 +161,7 @@ pub enum Until {
 
 /// Limits that can deny a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::IntoStaticStr)]
+#[cfg_attr(test, derive(strum::VariantArray))]
 #[strum(serialize_all = "snake_case")]
 pub enum LimitKind {
     /// The budget of a resource is spent or leased out.
@@ -203,6 +204,10 @@ pub enum LimitKind {
 }
 
 impl LimitKind {
+    /// All limits.
+    #[cfg(test)]
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
     /// Name in metrics and logs.
     pub fn name(self) -> &'static str {
         self.into()

@@ -27,6 +27,7 @@ use crate::decision::{
 
 use crate::gateway::dispatch::graphql_prices::GraphqlPrices;
 use crate::gateway::random::unit_random;
+use crate::telemetry::Chosen;
 
 /// The quota ledger and its wait queue, shared by all requests.
 pub struct Admissions {
@@ -99,6 +100,7 @@ pub struct Lease {
     id: LeaseId,
     account: AccountId,
     shadowed: Option<Shadowed>,
+    chosen: Chosen,
     /// 0: nothing sent; 1: may have been sent; 2: settled.
     state: AtomicU8,
 }
@@ -343,6 +345,7 @@ impl Admissions {
             id: grant.lease,
             account: grant.account,
             shadowed: grant.shadowed,
+            chosen: Chosen::Only,
             state: AtomicU8::new(UNSENT),
         }
     }
@@ -420,6 +423,22 @@ impl Drop for WaitingPlace {
 impl Lease {
     pub fn account(&self) -> AccountId {
         self.account
+    }
+
+    /// The reason for its account.
+    pub fn chosen(&self) -> Chosen {
+        self.chosen
+    }
+
+    /// Sets the reason for its account among so many, of which one may own a validator.
+    pub fn chosen_among(&mut self, accounts: usize, owner: Option<AccountId>) {
+        self.chosen = if owner == Some(self.account) {
+            Chosen::Validator
+        } else if accounts <= 1 {
+            Chosen::Only
+        } else {
+            Chosen::MostLeft(u32::try_from(accounts).unwrap_or(u32::MAX))
+        };
     }
 
     /// The rule in shadow mode that would have denied or held the request.

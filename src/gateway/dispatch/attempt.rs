@@ -9,9 +9,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, StatusCode};
 use tracing::Instrument;
 
-use crate::api::{
-    Denial, RateHeaders, ResourceName, UpstreamLimit, UpstreamLimitKind, upstream_limit,
-};
+use crate::api::{Denial, RateHeaders, ResourceName, UpstreamLimit, upstream_limit};
 use crate::clock::{Moment, Timestamp};
 use crate::decision::attempts::TokenWaits;
 use crate::decision::breaker::{Heard, Outage};
@@ -37,6 +35,7 @@ use crate::gateway::dispatch::job::{Conditions, Job};
 use crate::gateway::dispatch::permissions::{AccountChoice, Offer, observation};
 use crate::gateway::dispatch::progress::{Hold, RequestProgress};
 use crate::gateway::dispatch::questions::Suspicion;
+use crate::gateway::http::headers::upstream_request_id;
 use crate::gateway::upstream::fetch::{Collected, Exchange, FetchError, Reuse, UpstreamRequest};
 
 /// The bytes of an error body that are read. Further bytes say nothing about limits.
@@ -82,6 +81,10 @@ pub struct UnsettledAnswer {
 impl UnsettledAnswer {
     pub fn status(&self) -> StatusCode {
         self.status
+    }
+
+    pub fn headers(&self) -> &HeaderMap {
+        &self.headers
     }
 
     pub fn into_parts(self) -> (StatusCode, HeaderMap, Collected) {
@@ -198,7 +201,9 @@ impl Dispatcher {
             _ = self.breaker(job).opened() => return Err(Unanswered::Failed(FetchError::Down)),
             admitted = self.admit(job, choice, progress, conditions.preferred()) => admitted?,
         };
-        let resent = progress.attempted(admitted.lease.account(), &admitted.resource);
+        let began = self.env.clock.moment();
+        let (account, resource) = (admitted.lease.account(), &admitted.resource);
+        let resent = progress.attempted(began, account, resource, admitted.lease.chosen());
         let mut added = conditions.with(&admitted.credential);
         let authorization = admitted.credential.authorization.clone();
         added.extend(authorization.map(|value| (AUTHORIZATION, value)));
@@ -216,7 +221,6 @@ impl Dispatcher {
             UpstreamRequest { request: &job.request, added, interims: job.interims.as_deref() };
         let on_wire = (!job.is_read()).then(|| Counted::new(&self.writes_on_wire));
         let (requested_at, stored) = (self.env.clock.now(), conditions.stored());
-        let began = self.env.clock.moment();
         Ok(Prepared { request, span, admitted, requested_at, began, stored, on_wire })
     }
 
@@ -246,6 +250,7 @@ impl Dispatcher {
         let Admitted { lease, credential, resource, expected } = admitted;
         let elapsed = self.env.clock.moment().since(began);
         progress.ended(elapsed);
+        self.note_end(progress, elapsed, &result);
         let status = result.as_ref().ok().map(|answer| answer.status.as_u16());
         spans::finish_upstream(&span, status);
         if let Err(error @ (FetchError::Connect(_) | FetchError::Cancelled)) = result {
@@ -311,7 +316,7 @@ impl Dispatcher {
                         if token_waits.begin() && self.another_minted(job, progress).await {
                             continue;
                         }
-                        progress.denied(Hold::from(&denied));
+                        progress.denied(self.env.clock.moment(), Hold::from(&denied));
                         return Err(Unanswered::Denied(denied));
                     }
                     admitted => admitted?,
@@ -364,11 +369,12 @@ impl Dispatcher {
         progress: &RequestProgress,
         prefer: Option<TokenId>,
     ) -> Result<Lease, LimitDenied> {
+        let owner = prefer.and_then(|token| self.tokens.account_of(token));
         let demand = Demand {
             client: ClientId(job.client),
             held_bytes: job.request.body.held_bytes(),
             candidates: Arc::clone(&offer.accounts),
-            prefer: prefer.and_then(|token| self.tokens.account_of(token)),
+            prefer: owner,
             resource: job.route.endpoint.resource.clone(),
             endpoint: job.route.endpoint.id,
             cost: job.route.cost,
@@ -386,10 +392,11 @@ impl Dispatcher {
         let waiting = self.waits(job.client, progress);
         let now = || self.env.clock.moment();
         let held = |denied: &LimitDenied| progress.held(now(), Hold::from(denied));
-        let admitted =
+        let mut admitted =
             self.admissions.acquire(demand, offer.deadline, held).instrument(span.clone()).await;
         drop(waiting);
-        if let Ok(lease) = &admitted {
+        if let Ok(lease) = &mut admitted {
+            lease.chosen_among(offer.accounts.len(), owner);
             self.count_shadowed(job, progress, lease);
         }
         if !span.is_disabled()
@@ -448,13 +455,6 @@ impl Dispatcher {
         tracing::warn!(account = self.env.account_name(account), token = %credential.source, said = text, endpoint = %job.route.endpoint.template, "the upstream wants another credential for this route");
         let denied = Observation::Denied(Denial::MissingPermission { by_token: false });
         self.record(job, account, credential.token, denied, None);
-    }
-
-    /// Reports an upstream limit.
-    pub(super) fn note_limit(&self, job: &Job, account: AccountId, limit: &UpstreamLimit) {
-        let (account, name) = (self.env.account_name(account), limit_name(limit));
-        self.env.metrics.limited(account, name);
-        tracing::warn!(account, limit = name, endpoint = %job.route.endpoint.template, "the upstream refused a request for a limit");
     }
 
     /// Learns the price of a GraphQL operation from its answer.
@@ -545,12 +545,6 @@ impl Dispatcher {
     }
 }
 
-/// The upstream's own id of a request, in both spellings of its name.
-fn upstream_request_id(headers: &HeaderMap) -> Option<&str> {
-    let id = headers.get("x-github-request-id").or_else(|| headers.get("x-service-request-id"))?;
-    id.to_str().ok()
-}
-
 /// Runs a step until `end` gives the reason to end it. The caller pins the step: moved here, it
 /// would take its space twice.
 async fn unless<T>(
@@ -580,13 +574,6 @@ pub(super) fn heard(result: &Result<UnsettledAnswer, FetchError>) -> Heard {
             | FetchError::Cancelled
             | FetchError::Unsendable(_),
         ) => Heard::Neutral,
-    }
-}
-
-fn limit_name(limit: &UpstreamLimit) -> &'static str {
-    match limit.kind {
-        UpstreamLimitKind::Primary => "primary",
-        UpstreamLimitKind::Secondary => "secondary",
     }
 }
 

@@ -4,21 +4,22 @@ use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::{ResourceName, UpstreamLimit};
+use crate::api::{ResourceName, UpstreamLimit, UpstreamLimitKind};
 use crate::clock::Timestamp;
 use crate::decision::attempts::{Ended, Failed};
 use crate::decision::breaker::Outage;
 use crate::decision::{AccountId, ClientId, LimitDenied, LimitKind, Shadowed, Until, WriteSpacing};
 use crate::gateway::dispatch::admission::Lease;
-use crate::gateway::dispatch::attempt::Unanswered;
+use crate::gateway::dispatch::attempt::{Unanswered, UnsettledAnswer};
 use crate::gateway::dispatch::breaker::CircuitBreaker;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::Job;
-use crate::gateway::dispatch::progress::{Hold, RequestProgress};
+use crate::gateway::dispatch::progress::{Happened, Hold, RequestProgress};
 use crate::gateway::dispatch::route::Route;
 use crate::gateway::error::GatewayError;
+use crate::gateway::http::headers::upstream_request_id;
 use crate::gateway::upstream::fetch::{FetchError, Reuse};
-use crate::telemetry::Spent;
+use crate::telemetry::{LogText, Spent};
 
 /// Further credentials for a read if another kind is wanted. Chosen here: the number of kinds.
 const UNFIT_MAX: usize = 3;
@@ -141,6 +142,30 @@ impl Dispatcher {
         self.limited(job.client_route(), denied)
     }
 
+    /// Reports an upstream limit.
+    pub(super) fn note_limit(&self, job: &Job, account: AccountId, limit: &UpstreamLimit) {
+        let (account, name) = (self.env.account_name(account), limit_name(limit));
+        self.env.metrics.limited(account, name);
+        tracing::warn!(account, limit = name, endpoint = %job.route.endpoint.template, "the upstream refused a request for a limit");
+    }
+
+    /// Adds the end of an exchange to the story of its request.
+    pub(super) fn note_end(
+        &self,
+        progress: &RequestProgress,
+        took: Duration,
+        result: &Result<UnsettledAnswer, FetchError>,
+    ) {
+        let happened = match result {
+            Ok(answer) => {
+                let id = upstream_request_id(answer.headers()).map(LogText::request_id);
+                Happened::Answered(answer.status(), took, id)
+            }
+            Err(error) => Happened::Failed(error.to_string(), took),
+        };
+        progress.note(self.env.clock.moment(), happened);
+    }
+
     /// Counts a request that a limit in shadow mode would have denied or held.
     pub(super) fn count_shadowed(&self, job: &Job, progress: &RequestProgress, lease: &Lease) {
         if let Some(Shadowed { limit, is_denial }) = lease.shadowed() {
@@ -229,5 +254,12 @@ impl Dispatcher {
     /// The error after the last attempt met an upstream limit.
     pub fn limited_now(&self, job: &Job) -> GatewayError {
         self.limited_until(job.client_route(), LimitKind::Cooldown, self.env.clock.now() + COOLDOWN)
+    }
+}
+
+fn limit_name(limit: &UpstreamLimit) -> &'static str {
+    match limit.kind {
+        UpstreamLimitKind::Primary => "primary",
+        UpstreamLimitKind::Secondary => "secondary",
     }
 }

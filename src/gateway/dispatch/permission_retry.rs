@@ -212,7 +212,7 @@ impl Dispatcher {
     ) -> Option<GatewayError> {
         match unanswered {
             Some(Unanswered::Denied(denied)) => {
-                progress.denied(Hold::from(&denied));
+                progress.denied(self.env.clock.moment(), Hold::from(&denied));
                 Some(self.limited(job.client_route(), &denied))
             }
             Some(Unanswered::Limited(_)) => Some(self.limited_now(job)),

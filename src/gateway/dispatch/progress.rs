@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::StatusCode;
 use parking_lot::Mutex;
 
 use crate::api::ResourceName;
@@ -12,7 +13,7 @@ use crate::decision::{AccountId, LimitDenied, LimitKind, Until};
 
 use crate::gateway::environment::Environment;
 use crate::gateway::upstream::fetch::FetchError;
-use crate::telemetry::{LogText, WaitCause};
+use crate::telemetry::{Chosen, Event, LogText, STEPS_MAX, Step, WaitCause};
 use crate::tokens::TokenId;
 
 /// A shorter wait is a step of the program, and counts only as time: no limit held the request.
@@ -33,8 +34,20 @@ struct Tracked {
     suspected: Vec<TokenId>,
     figures: Figures,
     holding: Option<(Hold, Moment)>,
+    /// What has happened to it, at most [`STEPS_MAX`]; none for an answer from the cache.
+    steps: Vec<(Moment, Happened)>,
     /// The duration of the hold in `figures`.
     held_for: Duration,
+}
+
+/// A step of a request, as it happens.
+#[derive(Clone, Debug)]
+pub enum Happened {
+    Held(Hold, Duration),
+    Denied(Hold),
+    Sent(AccountId, ResourceName, Chosen),
+    Answered(StatusCode, Duration, Option<LogText>),
+    Failed(String, Duration),
 }
 
 /// The reason of a wait or a limit denial.
@@ -121,6 +134,32 @@ pub enum CancelOutcome {
     OnWire,
 }
 
+impl Tracked {
+    fn note(&mut self, now: Moment, happened: Happened) {
+        if self.steps.len() < STEPS_MAX {
+            self.steps.push((now, happened));
+        }
+    }
+}
+
+impl Happened {
+    fn for_story(self, env: &Environment) -> Event {
+        match self {
+            Self::Held(hold, took) => Event::Held(hold.for_log(env), took),
+            Self::Denied(hold) => Event::Denied(hold.for_log(env)),
+            Self::Sent(account, resource, chosen) => Event::Sent {
+                account: Arc::clone(env.shared_name(account)),
+                resource: resource.as_str().into(),
+                chosen,
+            },
+            Self::Answered(status, took, upstream_request_id) => {
+                Event::Answered { status: status.as_u16(), took, upstream_request_id }
+            }
+            Self::Failed(error, took) => Event::Failed { error: LogText::error(&error), took },
+        }
+    }
+}
+
 impl RequestProgress {
     pub fn is_on_wire(&self) -> bool {
         self.0.lock().is_on_wire
@@ -196,6 +235,7 @@ impl RequestProgress {
         if waited < HOLD_MIN {
             return None;
         }
+        state.note(since, Happened::Held(hold, waited));
         if waited >= state.held_for {
             state.held_for = waited;
             state.figures.held = Some(hold);
@@ -204,8 +244,10 @@ impl RequestProgress {
     }
 
     /// Records a limit denial, which outweighs earlier waits.
-    pub fn denied(&self, hold: Hold) {
-        self.0.lock().figures.held = Some(hold);
+    pub fn denied(&self, now: Moment, hold: Hold) {
+        let state = &mut *self.0.lock();
+        state.figures.held = Some(hold);
+        state.note(now, Happened::Denied(hold));
     }
 
     /// Records a limit in shadow mode that would have denied or held it; the first stays.
@@ -223,8 +265,16 @@ impl RequestProgress {
     }
 
     /// Counts an attempt. Returns the number of those before it.
-    pub fn attempted(&self, account: AccountId, resource: &ResourceName) -> u32 {
-        let figures = &mut self.0.lock().figures;
+    pub fn attempted(
+        &self,
+        now: Moment,
+        account: AccountId,
+        resource: &ResourceName,
+        chosen: Chosen,
+    ) -> u32 {
+        let state = &mut *self.0.lock();
+        state.note(now, Happened::Sent(account, resource.clone(), chosen));
+        let figures = &mut state.figures;
         let before = figures.attempts;
         figures.attempts += 1;
         figures.account = Some(account);
@@ -239,6 +289,22 @@ impl RequestProgress {
     /// Records the upstream's own id of an answered request.
     pub fn answered_as(&self, upstream_request_id: LogText) {
         self.0.lock().figures.upstream_request_id = Some(upstream_request_id);
+    }
+
+    /// Adds a step to its story.
+    pub fn note(&self, now: Moment, happened: Happened) {
+        self.0.lock().note(now, happened);
+    }
+
+    /// Takes the steps of its story, with their times since its head had come.
+    pub fn story(&self, came: Moment, env: &Environment) -> Vec<Step> {
+        // The requests of one fetch share its story.
+        let steps = self.0.lock().steps.clone();
+        let step = |(at, happened): (Moment, Happened)| Step {
+            after: at.since(came),
+            event: happened.for_story(env),
+        };
+        steps.into_iter().map(step).collect()
     }
 
     /// Records the answer that the upstream is asked for.
@@ -307,7 +373,7 @@ mod tests {
         progress.released(after(7));
         let figures = progress.figures(after(9));
         assert_eq!((figures.queue, figures.held), (Duration::from_secs(7), Some(Hold::TURN)));
-        progress.denied(limit(LimitKind::Primary));
+        progress.denied(after(8), limit(LimitKind::Primary));
         assert_eq!(
             progress.figures(after(9)).held,
             Some(limit(LimitKind::Primary)),

@@ -313,6 +313,12 @@ pub fn declared_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
+/// The upstream's own id of a request, in both spellings of its name.
+pub fn upstream_request_id(headers: &HeaderMap) -> Option<&str> {
+    let id = headers.get("x-github-request-id").or_else(|| headers.get("x-service-request-id"))?;
+    id.to_str().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use http::HeaderName;

@@ -12,7 +12,7 @@ use crate::gateway::response::{
     render::Content, reply::Reply, reply::ReplyBody,
 };
 use crate::gateway::server::{handler::Handler, request::Request};
-use crate::telemetry::{LogText, log, spans};
+use crate::telemetry::{LogText, Outcome, log, spans};
 
 /// The error of a request that ended without the gateway's will.
 const CUT_OFF: &str = "the request was cut off in the gateway";
@@ -97,6 +97,9 @@ impl Request {
         env.metrics.record(outcome);
         log::emit(outcome);
         spans::finish(&self.span, outcome);
+        let steps = self.progress.story(self.arrival.moment, env);
+        let ended = std::mem::replace(outcome, Outcome::ended());
+        env.active.ended.add(env.clock.now(), ended, steps);
     }
 }
 

@@ -161,6 +161,8 @@ impl Run<'_> {
             tally.sent += 1;
             tally.not_modified += u64::from(entry.status == 304);
             tally.spent += u64::from(entry.cost);
+            let since = self.now.since(BEGINNING);
+            self.report.course.was_spent(since, entry.cost.into());
         }
         let truth = self.truth.get_mut(place);
         let has_begun =

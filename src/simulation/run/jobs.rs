@@ -15,6 +15,7 @@ use crate::decision::{
 };
 use crate::simulation::Unplayable;
 use crate::simulation::bots::BotRequest;
+use crate::simulation::plan::BEGINNING;
 use crate::simulation::route::Route;
 
 /// Version of requests without one, which all are.
@@ -59,6 +60,7 @@ impl Run<'_> {
     pub(super) fn submit(&mut self, bot: Option<usize>, client: usize, request: BotRequest) {
         let waiter = Waiter { bot, client, requested_at: self.now };
         self.count(client, |report| report.requests += 1);
+        self.report.course.was_asked(self.now.since(BEGINNING));
         let Some(plan) = self.plan.clients.get(client) else { return };
         let replica = self.replica_for(bot);
         let turn = self.turn;
@@ -214,6 +216,7 @@ impl Run<'_> {
     }
 
     fn deny(&mut self, waiter: Waiter, limit: LimitKind, until: Timestamp) {
+        self.report.course.was_refused(self.now.since(BEGINNING));
         self.count(waiter.client, |report| *report.refused.entry(limit.name()).or_default() += 1);
         // After a denial without an end, or with a distant one, the bot retries in an hour.
         let until = until.min(self.now + Duration::from_secs(3_600));

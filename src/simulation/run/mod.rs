@@ -18,6 +18,7 @@ use bytes::Bytes;
 use http::Method;
 
 use super::bots::{Bot, BotRequest};
+use super::course::Course;
 use super::event_queue::EventQueue;
 use super::plan::{BEGINNING, Demanded, Plan};
 use super::polling::Polling;
@@ -156,6 +157,7 @@ impl<'p> Run<'p> {
                 runs: 1,
                 hours: plan.length.as_secs_f64() / 3_600.0,
                 clients: clients.collect(),
+                course: Course::of(plan.length),
                 ..Report::default()
             },
             narration: EventLog::new(plan.narration),

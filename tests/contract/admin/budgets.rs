@@ -32,7 +32,10 @@ async fn budgets_are_listed_by_account_and_resource() {
     assert_eq!(figures, [json!("core"), json!(true), json!(50), json!(49), json!(0), json!(1)]);
     assert_eq!(
         account["tokens"],
-        json!([{ "token": "0", "healthy": true, "state": "healthy", "reason": null }])
+        json!([{
+            "token": "0", "healthy": true, "state": "healthy", "reason": null,
+            "rejected_since_iso": null,
+        }])
     );
 }
 

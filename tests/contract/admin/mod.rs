@@ -10,6 +10,7 @@ mod queue;
 mod refresh;
 mod reload;
 mod request_log;
+mod requests;
 mod secret_files;
 mod tls;
 

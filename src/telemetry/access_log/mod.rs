@@ -1,18 +1,25 @@
 //! A recorded access log: the requests of the clients, and what the upstream was asked for.
 //!
-//! The log is the gateway's own in JSON (`log`). A line is written at the end of a request, which
-//! began `duration_ms` before its `time`. The log has no queries and no bodies; `cache_key` tells
-//! apart the answers that were asked for. Other records are skipped; unreadable lines are counted,
-//! and the first are kept.
+//! The log is the gateway's own in JSON (`log`), or that of another program (`foreign`). A line of
+//! the own one is written at the end of a request, which began `duration_ms` before its `time`. It
+//! has no queries and no bodies; `cache_key` tells apart the answers that were asked for. Other
+//! records are skipped; unreadable lines are counted, and the first are kept.
 
+mod foreign;
+mod scaled;
+
+use std::collections::HashMap;
 use std::io::{self, BufRead};
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+
+use foreign::{Columns, Foreign};
 
 /// Longest line: the log cuts its fields far shorter.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
@@ -39,6 +46,9 @@ pub struct Trace {
     pub bad: usize,
     /// The first of them: line number from 1, and problem.
     pub first_bad: Vec<(usize, String)>,
+    /// Places of the clients, by name.
+    places: HashMap<Arc<str>, usize>,
+    requests_taken: usize,
 }
 
 /// A recorded request.
@@ -120,7 +130,7 @@ impl Trace {
     pub fn read(mut log: impl BufRead) -> io::Result<Self> {
         let mut trace = Self::default();
         let mut times = Vec::new();
-        let (mut line, mut number) = (Vec::new(), 0);
+        let (mut line, mut number, mut columns) = (Vec::new(), 0, None);
         loop {
             line.clear();
             let read = io::Read::take(&mut log, LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
@@ -133,7 +143,13 @@ impl Trace {
                 trace.note(number, "it is longer than any line of the log".to_owned());
                 continue;
             }
-            match trace.take(&line) {
+            if number == 1 {
+                columns = str::from_utf8(&line).ok().and_then(|line| Columns::of(line.trim_end()));
+                if columns.is_some() {
+                    continue;
+                }
+            }
+            match trace.take(&line, columns.as_ref()) {
                 Ok(Line::Request(at, recorded)) => times.push((at, recorded)),
                 Ok(Line::Free) => trace.free += 1,
                 Ok(Line::Other) => trace.others += 1,
@@ -155,12 +171,65 @@ impl Trace {
     }
 
     /// Parses a line.
-    fn take(&mut self, line: &[u8]) -> Result<Line, String> {
-        if line.trim_ascii().is_empty() {
+    fn take(&mut self, line: &[u8], columns: Option<&Columns>) -> Result<Line, String> {
+        let line = str::from_utf8(line).map_err(|_| "not UTF-8")?.trim();
+        if line.is_empty() {
             return Ok(Line::Other);
         }
-        let mut line: LogLine =
-            serde_json::from_slice(line).map_err(|fault| unreadable(line, &fault))?;
+        if let Some(columns) = columns {
+            return self.take_foreign(columns.parse(line)?);
+        }
+        if !line.starts_with('{') {
+            return self.take_foreign(foreign::of_text(line).map_err(|fault| reason(line, fault))?);
+        }
+        let fields: Map<String, Value> =
+            serde_json::from_str(line).map_err(|_| "not a JSON object")?;
+        if fields.contains_key("message") && fields.contains_key("level") {
+            self.take_own(fields)
+        } else {
+            self.take_foreign(foreign::of_json(&fields)?)
+        }
+    }
+
+    /// Takes a line of another program.
+    fn take_foreign(&mut self, line: Foreign) -> Result<Line, String> {
+        let Foreign { began, client, method, path, status } = line;
+        let method: Method = method.parse().map_err(|_| "no method")?;
+        // They are for the program itself.
+        if matches!(method, Method::CONNECT | Method::OPTIONS | Method::TRACE) {
+            return Ok(Line::Other);
+        }
+        let path = below_the_host(&path);
+        if !path.starts_with('/') || path.parse::<http::Uri>().is_err() {
+            return Err("no path".to_owned());
+        }
+        if path == "/rate_limit" {
+            return Ok(Line::Free);
+        }
+        let (client, path) = (self.place_of(&client)?, path.to_owned());
+        let after = Duration::ZERO;
+        Ok(Line::Request(began, Recorded { after, client, method, path, status, asked_for: None }))
+    }
+
+    /// Returns the place of a client.
+    fn place_of(&mut self, client: &str) -> Result<usize, String> {
+        if self.requests_taken >= REQUESTS_MAX {
+            return Err("there are too many requests before it".to_owned());
+        }
+        self.requests_taken += 1;
+        if let Some(place) = self.places.get(client) {
+            return Ok(*place);
+        }
+        let (place, name) = (self.clients.len(), Arc::<str>::from(client));
+        self.clients.push(Arc::clone(&name));
+        self.places.insert(name, place);
+        Ok(place)
+    }
+
+    /// Takes a line of the gateway.
+    fn take_own(&mut self, fields: Map<String, Value>) -> Result<Line, String> {
+        let mut line: LogLine = serde_json::from_value(Value::Object(fields))
+            .map_err(|_| "it is JSON, but its fields are not those of the gateway's log")?;
         if line.message.as_deref() != Some("request") {
             return Ok(Line::Other);
         }
@@ -189,13 +258,7 @@ impl Trace {
         }
         #[expect(clippy::cast_possible_truncation, reason = "below 1e15 after the bounds above")]
         let lasted = (lasted * 1e6) as i128;
-        if self.requests.len() >= REQUESTS_MAX {
-            return Err("there are too many requests before it".to_owned());
-        }
-        let place = self.clients.iter().position(|known| **known == *client).unwrap_or_else(|| {
-            self.clients.push(client.into());
-            self.clients.len() - 1
-        });
+        let place = self.place_of(&client)?;
         Ok(Line::Request(
             time.unix_timestamp_nanos() - lasted,
             Recorded {
@@ -240,20 +303,28 @@ impl AskedFor {
     }
 }
 
-/// Returns the reason why a line is none of the gateway's JSON log.
-fn unreadable(line: &[u8], fault: &serde_json::Error) -> String {
-    let line = line.trim_ascii_start();
-    let reason = match line.split_first_chunk() {
-        // The year of a line of the text log.
-        Some(([b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b'-'], _)) => {
-            "not JSON: the gateway writes it with `log = \"json\"` in [telemetry]"
-        }
-        _ if line.starts_with(b"{") && fault.is_data() => {
-            "it is JSON, but its fields are not those of the gateway's log"
-        }
-        _ => "not a JSON object",
-    };
-    reason.to_owned()
+/// Returns the reason why a line of text is not readable.
+fn reason(line: &str, otherwise: String) -> String {
+    // The year of a line of the gateway's own text log.
+    let has_year = line.len() > 5
+        && line.bytes().take(4).all(|byte| byte.is_ascii_digit())
+        && line.as_bytes()[4] == b'-';
+    if has_year {
+        "not JSON: the gateway writes it with `log = \"json\"` in [telemetry]".to_owned()
+    } else {
+        otherwise
+    }
+}
+
+/// Removes scheme, host and the prefix of a self-hosted service.
+fn below_the_host(path: &str) -> &str {
+    let after_scheme = path.split_once("://").map(|(_, rest)| rest);
+    let path = after_scheme.map_or(path, |rest| rest.find('/').map_or("/", |slash| &rest[slash..]));
+    match path.strip_prefix("/api/v3") {
+        Some(rest) if rest.starts_with('/') => rest,
+        _ if path == "/api/graphql" => "/graphql",
+        _ => path,
+    }
 }
 
 #[cfg(test)]
@@ -292,12 +363,40 @@ mod tests {
     }
 
     #[test]
+    fn logs_of_other_programs_are_read_too() {
+        let text = r#"10.0.0.7 - ci [01/Jul/2026:10:00:00 +0000] "GET /api/v3/repos/a/b HTTP/1.1" 200 5 "-" "-"
+10.0.0.8 - - [01/Jul/2026:10:00:03 +0000] "GET https://api.example.com/user HTTP/1.1" 200 5 "-" "-"
+10.0.0.8 - - [01/Jul/2026:10:00:04 +0000] "OPTIONS / HTTP/1.1" 200 5 "-" "-"
+10.0.0.8 - - [01/Jul/2026:10:00:05 +0000] "GET /rate_limit HTTP/1.1" 200 5 "-" "-"
+{"msec":1782900006,"request":"POST /api/graphql HTTP/1.1","status":200,"remote_user":"ci"}
+"#;
+        let trace = read(text);
+        let seen: Vec<_> = trace
+            .requests
+            .iter()
+            .map(|one| (one.after.as_secs(), &*trace.clients[one.client], one.path.as_str()))
+            .collect();
+        assert_eq!(
+            seen,
+            [(0, "ci", "/repos/a/b"), (3, "10.0.0.8", "/user"), (6, "ci", "/graphql")]
+        );
+        assert_eq!((trace.bad, trace.others, trace.free), (0, 1, 1));
+        let csv = "time,client,method,path\n2026-07-01T10:00:00Z,ci,GET,/user\n\nx,ci,GET,/user\n";
+        let trace = read(csv);
+        assert_eq!((trace.requests.len(), trace.bad), (1, 1));
+        assert_eq!(trace.first_bad, [(4, "its `time` is no time".to_owned())]);
+    }
+
+    #[test]
     fn an_unreadable_line_has_a_reason_in_plain_words() {
         for (line, reason) in [
             ("{", "not a JSON object"),
-            ("[1]", "not a JSON object"),
+            ("[1]", "neither JSON nor a line of nginx"),
             ("2026-07-01T10:00:05Z INFO weir request", "not JSON: the gateway writes it with `log"),
-            (r#"{"time":5}"#, "its fields are not those of the gateway's log"),
+            (
+                r#"{"time":5,"level":"INFO","message":"request"}"#,
+                "its fields are not those of the gateway's log",
+            ),
             (&FIRST.replace("2000.0", "-1"), "its duration_ms is not a duration"),
             (&FIRST.replace("/repos", "repos"), "no path"),
         ] {

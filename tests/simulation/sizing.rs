@@ -1,0 +1,66 @@
+//! The log of another gateway, scaled: the answer names a number of accounts, and one less shows the
+//! waits and refusals that it warned of (SPECIFICATION, "Recorded logs").
+
+use std::fmt::Write as _;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// A log of nginx: so many clients, each with a different read every ten seconds for two hours.
+fn nginx(clients: usize) -> String {
+    let mut log = String::new();
+    for step in 0..720 {
+        let (hour, minute, second) = (10 + step / 360, step / 6 % 60, step * 10 % 60);
+        for client in 0..clients {
+            writeln!(
+                log,
+                "10.0.0.{client} - - [01/Jul/2026:{hour:02}:{minute:02}:{second:02} +0000] \
+                 \"GET /repos/acme/thing-{step}-{client} HTTP/1.1\" 200 512 \"-\" \"bot/1\""
+            )
+            .unwrap();
+        }
+    }
+    log
+}
+
+fn simulate(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_weir")).arg("simulate").args(arguments).output();
+    let output = output.unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn one_account_less_than_advised_shows_the_waits_it_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, svg) = (folder.path().join("access.log"), folder.path().join("run.svg"));
+    // 8 clients ask 2,880 times an hour; three times as many need two budgets of 5,000.
+    std::fs::write(&log, nginx(8)).unwrap();
+    let (log, svg) = (log.to_str().unwrap(), svg.to_str().unwrap());
+    let sized = ["--trace", log, "--scale", "3x", "--accounts", "auto"];
+    let text = simulate(&[&sized[..], &["--svg", svg]].concat());
+    assert!(text.contains("2 accounts would do"), "{text}");
+    assert!(text.contains("the next limit is core of account-"), "{text}");
+    let json: Value = serde_json::from_str(&simulate(&[&sized[..], &["--json"]].concat())).unwrap();
+    assert_eq!(json["enough"], 2);
+    let tried = json["tried"].as_array().unwrap();
+    let with = |accounts: u64| tried.iter().find(|one| one["accounts"] == accounts).unwrap();
+    let warned = with(1)["refused"].as_f64().unwrap();
+    assert!(warned > 0.1, "{tried:?}");
+    assert!(with(2)["refused"].as_f64().unwrap() <= 0.001, "{tried:?}");
+    let played = simulate(&["--trace", log, "--scale", "3x", "--accounts", "1", "--json"]);
+    let played: Value = serde_json::from_str(&played).unwrap();
+    let clients = played["report"]["clients"].as_array().unwrap();
+    let sum = |key: &str| clients.iter().map(|one| one[key].as_u64().unwrap()).sum::<u64>();
+    let refused: u64 = clients
+        .iter()
+        .flat_map(|client| client["refused"].as_object().unwrap().values())
+        .map(|count| count.as_u64().unwrap())
+        .sum();
+    #[expect(clippy::cast_precision_loss, reason = "some thousands")]
+    let share = refused as f64 / sum("asked") as f64;
+    assert!((share - warned).abs() < 1e-9, "{share} instead of {warned}");
+    let picture = std::fs::read_to_string(svg).unwrap();
+    assert!(picture.starts_with("<svg ") && picture.contains("core budget of all accounts"));
+}
