@@ -41,6 +41,8 @@ test)
     need gh gh
     # What replicas share (src/state/redis/).
     need redis-server redis-server
+    # The alerts and the dashboard (tests/deploy/).
+    need prometheus prometheus
     ;;
 bench)
     need nginx nginx-light
