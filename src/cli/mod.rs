@@ -58,6 +58,8 @@ enum Command {
     Clients(admin::Clients),
     /// Tell the story of one request of a running gateway
     Explain(admin::Explain),
+    /// Ask a running gateway if it is ready; the exit code says it
+    Healthcheck(admin::Healthcheck),
     /// Make a running gateway read its config again
     Reload(admin::Reload),
     /// Show which replica holds which part of the limits, asked of a running gateway
@@ -100,6 +102,7 @@ pub fn main() -> ExitCode {
         Command::Cache(cache) => cache.run(),
         Command::Clients(clients) => clients.run(),
         Command::Explain(explain) => explain.run(),
+        Command::Healthcheck(healthcheck) => healthcheck.run(),
         Command::Reload(reload) => reload.run(),
         Command::Replicas(replicas) => replicas.run(),
         Command::Requests(requests) => requests.run(),

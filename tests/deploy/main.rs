@@ -9,6 +9,7 @@ mod alerts;
 #[expect(dead_code, reason = "one builder for all suites; this one needs no apps or rules")]
 #[path = "../support/config.rs"]
 mod config;
+mod health;
 mod http;
 mod programs;
 mod prometheus;

@@ -139,6 +139,9 @@ pub enum Fault {
         /// The write's state, if it has one.
         state: Option<String>,
     },
+    /// The answer of a page about health, in the gateway's words.
+    #[error("{address} is not ready: {reason}")]
+    NotReady { address: String, reason: String },
     /// Another kind of server listens there.
     #[error("{address} is not the admin listener of a gateway: {problem}")]
     NotAdmin { address: String, problem: String },
@@ -345,6 +348,9 @@ impl AdminApi {
             StatusCode::OK => Ok(body),
             StatusCode::UNPROCESSABLE_ENTITY => Err(Fault::Rejected(message_of(&body))),
             StatusCode::FORBIDDEN => Err(self.forbidden(&body).unwrap_or_else(unexpected)),
+            StatusCode::SERVICE_UNAVAILABLE if matches!(path, "/healthz" | "/readyz") => {
+                Err(self.not_ready(&body))
+            }
             _ => Err(not_done(path, &body).unwrap_or_else(unexpected)),
         }
     }
@@ -365,6 +371,12 @@ impl AdminApi {
                 ),
             None => self.not_admin(&"it closed the connection without an answer"),
         }
+    }
+
+    fn not_ready(&self, body: &[u8]) -> Fault {
+        let text = String::from_utf8_lossy(body);
+        let lines: Vec<_> = text.lines().map(visible).collect();
+        Fault::NotReady { address: self.address.clone(), reason: lines.join("\n") }
     }
 
     fn unreachable(&self, problem: io::Error) -> Fault {
