@@ -9,6 +9,7 @@ mod alerts;
 #[expect(dead_code, reason = "one builder for all suites; this one needs no apps or rules")]
 #[path = "../support/config.rs"]
 mod config;
+mod dashboard;
 mod health;
 mod http;
 mod programs;
@@ -17,6 +18,7 @@ mod prometheus;
 #[path = "../support/redis_server.rs"]
 mod redis_server;
 mod rules;
+mod special;
 
 /// The root of the repository.
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");

@@ -5,11 +5,12 @@ use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+use weir::clock::Clock;
 
 use super::{config, http};
 
@@ -26,12 +27,13 @@ pub const UNKNOWN_TOKEN: &str = "emu_unknown_token";
 /// Asks again and again until there is an answer.
 #[track_caller]
 pub fn until<T>(what: &str, ask: impl Fn() -> Option<T>) -> T {
-    let begun = Instant::now();
+    let clock = Clock::system();
+    let begun = clock.now();
     loop {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(begun.elapsed() < LONGEST_WAIT, "this does not come about: {what}");
+        assert!(clock.now().since(begun) < LONGEST_WAIT, "this does not come about: {what}");
         std::thread::yield_now();
     }
 }

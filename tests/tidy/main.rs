@@ -8,6 +8,7 @@
 
 mod code;
 mod layers;
+mod metrics;
 mod papers;
 mod rooms;
 mod text;
