@@ -41,8 +41,9 @@ test)
     need gh gh
     # What replicas share (src/state/redis/).
     need redis-server redis-server
-    # The alerts and the dashboard (tests/deploy/).
+    # The alerts, the dashboard and the units (tests/deploy/).
     need prometheus prometheus
+    if [ "$(uname)" = Linux ]; then need systemd-analyze systemd; fi
     ;;
 bench)
     need nginx nginx-light
@@ -65,7 +66,7 @@ if [ -n "$missing" ]; then
         if command -v apt-get >/dev/null 2>&1; then
             command="sudo sh -c '$install'"
         elif command -v dnf >/dev/null 2>&1; then
-            command="sudo dnf install -y$(echo "$missing" | sed 's/libc6-dev/glibc-devel/; s/python3-venv/python3/; s/nginx-light/nginx/; s/redis-server/redis/')"
+            command="sudo dnf install -y$(echo "$missing" | sed 's/libc6-dev/glibc-devel/; s/python3-venv/python3/; s/nginx-light/nginx/; s/redis-server/redis/; s/ prometheus/ golang-github-prometheus/')"
         elif command -v brew >/dev/null 2>&1; then
             command="brew install$(echo "$missing" | sed 's/ libc6-dev//; s/nodejs/node/; s/ npm//; s/ python3-venv//; s/nginx-light/nginx/; s/redis-server/redis/')"
         else

@@ -12,13 +12,16 @@ mod config;
 mod dashboard;
 mod health;
 mod http;
+mod kubernetes;
 mod programs;
 mod prometheus;
 #[expect(dead_code, reason = "of the server, its start, its end and its return are needed here")]
 #[path = "../support/redis_server.rs"]
 mod redis_server;
 mod rules;
+mod samples;
 mod special;
+mod tools;
 
 /// The root of the repository.
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
