@@ -27,7 +27,7 @@ enum Where {
 /// The panels without data in a plain demo, with the situation that they need.
 const SITUATIONS: &[(&str, Where)] = &[
     ("Requests that the gateway refused", Where::Special(Situation::KeylessRequest)),
-    ("Connections ended, accepts paused", Where::Special(Situation::Crowd)),
+    ("Connections ended, accepts paused", Where::Special(Situation::Flood)),
     ("Predicted ETags", Where::Special(Situation::NewList)),
     ("Age of the snapshot", Where::Special(Situation::Configured)),
     ("Refusals by the upstream", Where::Special(Situation::NewList)),

@@ -30,7 +30,7 @@ pub enum Situation {
     Configured,
     KeylessRequest,
     /// More connections of one address than it may have.
-    Crowd,
+    Flood,
     /// A list that the cache does not know. The upstream refuses one of the accounts once.
     NewList,
     ForeignToken,
@@ -77,7 +77,7 @@ impl Special {
         match situation {
             Situation::Configured => {}
             Situation::KeylessRequest => drop(http::get(address, "/user")),
-            Situation::Crowd => self.crowd(),
+            Situation::Flood => self.flood(),
             Situation::NewList => {
                 let page = format!("per_page={}&page={}", 1 + round % 100, 1 + round / 100);
                 let line = format!("GET /repos/acme/widgets/labels?{page}");
@@ -102,7 +102,7 @@ impl Special {
         }
     }
 
-    fn crowd(&self) {
+    fn flood(&self) {
         let connect = |_| TcpStream::connect(&self.gateway.address).ok();
         let mut open: Vec<_> = (0..=CONNECTIONS_MAX).filter_map(connect).collect();
         if let Some(last) = open.last_mut() {
