@@ -39,6 +39,8 @@ test)
     need jq jq
     # A real client (tests/clients/gh.rs).
     need gh gh
+    # A browser for the admin page (tests/clients/page.rs).
+    command -v google-chrome >/dev/null 2>&1 || need chromium chromium
     # What replicas share (src/state/redis/).
     need redis-server redis-server
     # The alerts, the dashboard and the units (tests/deploy/).

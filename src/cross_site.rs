@@ -31,6 +31,23 @@ pub fn is_of_foreign_page(uri: &Uri, headers: &HeaderMap, scheme: &str) -> bool 
         || !headers.get_all(header::ORIGIN).iter().all(is_own_origin)
 }
 
+/// Returns true if a page of this origin certainly caused the request. The scheme may differ,
+/// because TLS may end before the listener. Browsers send `Sec-Fetch-Site` to trustworthy addresses
+/// alone, and `Origin` with every POST.
+pub fn is_of_own_page(uri: &Uri, headers: &HeaderMap) -> bool {
+    let mut sites = headers.get_all(SEC_FETCH_SITE).iter().peekable();
+    if sites.peek().is_some() {
+        return sites.all(|site| site.as_bytes() == b"same-origin");
+    }
+    let is_own = |origin: &HeaderValue| {
+        let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+        let is_host = |own: &str, host: &str| host.eq_ignore_ascii_case(own);
+        origin.is_some_and(|(_, own)| hosts(uri, headers).any(|host| is_host(own, host)))
+    };
+    let mut origins = headers.get_all(header::ORIGIN).iter().peekable();
+    origins.peek().is_some() && origins.all(is_own)
+}
+
 /// Returns the media type of the body in lower case, without parameters; `None` without one, empty
 /// for several.
 pub fn media_type(headers: &HeaderMap) -> Option<String> {
@@ -99,6 +116,35 @@ mod tests {
         assert!(!page("http://127.0.0.1:9090"));
         for foreign in ["https://127.0.0.1:9090", "chrome-extension://127.0.0.1:9090", "null"] {
             assert!(page(foreign), "{foreign}");
+        }
+    }
+
+    #[test]
+    fn an_own_page_shows_its_origin() {
+        let is_own = |marks: &[(HeaderName, &'static str)]| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, HeaderValue::from_static("weir.internal:9090"));
+            for (name, value) in marks {
+                headers.append(name, HeaderValue::from_static(value));
+            }
+            is_of_own_page(&Uri::from_static("/"), &headers)
+        };
+        let (site, origin) = (SEC_FETCH_SITE, header::ORIGIN);
+        assert!(is_own(&[(site.clone(), "same-origin")]));
+        assert!(is_own(&[(origin.clone(), "https://weir.internal:9090")]));
+        for foreign in [
+            &[][..],
+            &[(site.clone(), "none")],
+            &[(site.clone(), "same-site"), (origin.clone(), "http://weir.internal:9090")],
+            &[(site.clone(), "same-origin"), (site.clone(), "cross-site")],
+            &[(origin.clone(), "null")],
+            &[(origin.clone(), "http://weir.internal")],
+            &[
+                (origin.clone(), "http://weir.internal:9090"),
+                (origin.clone(), "http://evil.example"),
+            ],
+        ] {
+            assert!(!is_own(foreign), "{foreign:?}");
         }
     }
 

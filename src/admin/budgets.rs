@@ -215,7 +215,7 @@ pub(super) fn token_states(
 }
 
 impl TokenState {
-    fn new(health: Health, now: Timestamp) -> Self {
+    pub(super) fn new(health: Health, now: Timestamp) -> Self {
         let Health { token, state, message, since, .. } = health;
         let message = message.unwrap_or_default();
         let reason = match state {

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,8 +30,8 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::{HEAD_TIMEOUT, Reply, respond};
-use crate::gateway::{Current, Tls};
+use super::{HEAD_TIMEOUT, Peer, Reply, Site, respond};
+use crate::gateway::Tls;
 
 /// Most ordinary connections. Our choice: many times the probes, scrapers and operators of one
 /// gateway.
@@ -73,7 +74,7 @@ impl Listener {
     }
 
     /// Accepts and serves until the stop, or for ever.
-    pub async fn serve(self, current: Arc<Current>, mut stop: watch::Receiver<bool>) {
+    pub async fn serve(self, site: Arc<Site>, mut stop: watch::Receiver<bool>) {
         let listener = Arc::new(self);
         let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let mut briefs = VecDeque::new();
@@ -89,16 +90,16 @@ impl Listener {
             let slot = Arc::clone(&slots).try_acquire_owned().ok().filter(|_| !is_spare);
             if let Some(slot) = slot {
                 let (tls, stop) = (listener.tls.clone(), stop.clone());
-                tokio::spawn(serve(stream, tls, Arc::clone(&current), slot, stop));
+                tokio::spawn(serve(stream, tls, Arc::clone(&site), slot, stop));
                 continue;
             }
             make_room(&mut briefs).await;
-            let (listener, current) = (Arc::clone(&listener), Arc::clone(&current));
+            let (listener, site) = (Arc::clone(&listener), Arc::clone(&site));
             let brief = Arc::new(Brief::default());
             let own = Arc::clone(&brief);
             let task = tokio::spawn(async move {
                 let tls = listener.tls.as_deref();
-                let stream = serve_briefly(stream, tls, current, &own).await;
+                let stream = serve_briefly(stream, tls, site, &own).await;
                 listener.give_back(stream);
             });
             briefs.push_back((brief, task));
@@ -174,31 +175,32 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 async fn serve(
     stream: TcpStream,
     tls: Option<Arc<Tls>>,
-    current: Arc<Current>,
+    site: Arc<Site>,
     slot: OwnedSemaphorePermit,
     stop: watch::Receiver<bool>,
 ) {
+    let peer = peer_of(&stream);
     match tls {
-        None => serve_over(stream, current, stop).await,
+        None => serve_over(stream, peer, site, stop).await,
         Some(tls) => {
             // The client learns of a failed handshake by an alert.
-            let now = current.gateway().env.clock.now();
+            let now = site.current.gateway().env.clock.now();
             if let Ok(Ok(stream)) = timeout(HEAD_TIMEOUT, tls.accept_over(stream, now)).await {
-                serve_over(stream, current, stop).await;
+                serve_over(stream, peer, site, stop).await;
             }
         }
     }
     drop(slot);
 }
 
-async fn serve_over<T>(stream: T, current: Arc<Current>, mut stop: watch::Receiver<bool>)
+async fn serve_over<T>(stream: T, peer: Peer, site: Arc<Site>, mut stop: watch::Receiver<bool>)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut server = auto::Builder::new(TokioExecutor::new());
     server.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
     server.http1().max_buf_size(HEAD_BYTES_MAX);
-    let service = service_fn(|request| exchange(Arc::clone(&current), request));
+    let service = service_fn(|request| exchange(Arc::clone(&site), peer, request));
     let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
     // An error here means that the client disconnected.
     let is_over = tokio::select! {
@@ -215,20 +217,21 @@ where
 async fn serve_briefly(
     mut stream: TcpStream,
     tls: Option<&Tls>,
-    current: Arc<Current>,
+    site: Arc<Site>,
     brief: &Brief,
 ) -> TcpStream {
     let mut server = http1::Builder::new();
+    let peer = peer_of(&stream);
     server.keep_alive(false).timer(TokioTimer::new()).max_buf_size(HEAD_BYTES_MAX);
     let service = service_fn(|request| {
         brief.has_request.store(true, Ordering::Release);
-        exchange(Arc::clone(&current), request)
+        exchange(Arc::clone(&site), peer, request)
     });
     let answering = async {
         match tls {
             None => _ = server.serve_connection(TokioIo::new(&mut stream), service).await,
             Some(tls) => {
-                let now = current.gateway().env.clock.now();
+                let now = site.current.gateway().env.clock.now();
                 if let Ok(stream) = tls.accept_over(&mut stream, now).await {
                     _ = server.serve_connection(TokioIo::new(stream), service).await;
                 }
@@ -243,6 +246,16 @@ async fn serve_briefly(
     stream
 }
 
-async fn exchange(current: Arc<Current>, request: Request<Incoming>) -> Result<Reply, Infallible> {
-    Ok(respond(current, request).await)
+/// The other end of a connection; the unspecified address if it is gone.
+fn peer_of(stream: &TcpStream) -> Peer {
+    Peer(stream.peer_addr().map_or(IpAddr::from([0; 4]), |peer| peer.ip()))
+}
+
+async fn exchange(
+    site: Arc<Site>,
+    peer: Peer,
+    mut request: Request<Incoming>,
+) -> Result<Reply, Infallible> {
+    request.extensions_mut().insert(peer);
+    Ok(respond(site, request).await)
 }

@@ -1,5 +1,5 @@
-//! The admin listener: health, metrics, budgets and the queue of writes, for operators only
-//! (SPECIFICATION, "Admin listener").
+//! The admin listener: health, metrics, budgets, the queue of writes and a page for browsers, for
+//! operators only (SPECIFICATION, "Admin listener").
 //!
 //! A small server of its own keeps the operator's view when clients flood the gateway's listeners.
 //! Nothing here shows a credential, only names of the config and figures.
@@ -9,21 +9,24 @@ pub(crate) mod budgets;
 pub(crate) mod cache;
 pub(crate) mod clients;
 mod listener;
+mod page;
 mod pages;
 pub(crate) mod reload;
 pub(crate) mod replicas;
 pub(crate) mod requests;
 pub(crate) mod writes;
 
+use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Collected, Full, Limited};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Collected, Empty, Limited};
 use hyper::body::Incoming;
 use secrecy::ExposeSecret;
 use subtle::ConstantTimeEq;
@@ -54,7 +57,17 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// Challenge of a 401, by which commands recognise this listener.
 pub const CHALLENGE: &str = "Bearer realm=\"weir admin\"";
 
-type Reply = Response<Full<Bytes>>;
+type Reply = Response<UnsyncBoxBody<Bytes, Infallible>>;
+
+/// The gateway in force, and what the page keeps beside it.
+struct Site {
+    current: Arc<Current>,
+    page: page::Page,
+}
+
+/// The address at the other end of a connection, which each of its requests carries.
+#[derive(Clone, Copy)]
+struct Peer(IpAddr);
 
 /// The open admin listener, if there is one.
 pub struct Admin {
@@ -96,7 +109,9 @@ impl Admin {
         if let Some(tls) = &tls {
             tokio::spawn(Arc::clone(tls).renew(Arc::clone(current)));
         }
-        tokio::spawn(Listener::new(listener, tls)?.serve(Arc::clone(current), stopped));
+        let listener = Listener::new(listener, tls)?;
+        let site = Site { current: Arc::clone(current), page: page::Page::new(current) };
+        tokio::spawn(listener.serve(Arc::new(site), stopped));
         Ok(Self { address: Some(address), stop })
     }
 
@@ -112,15 +127,15 @@ impl Admin {
 }
 
 /// Reads and answers a request.
-async fn respond(current: Arc<Current>, request: Request<Incoming>) -> Reply {
+async fn respond(site: Arc<Site>, request: Request<Incoming>) -> Reply {
     let (head, body) = request.into_parts();
     let body = read(&head, body).await;
     // A separate task, so that an action completes even if the operator disconnects, or a drain
     // begins.
-    let guard = current.gateway().env.active.hold();
+    let guard = site.current.gateway().env.active.hold();
     let task = tokio::spawn(async move {
         let _guard = guard;
-        answer(current, head, body).await
+        answer(site, head, body).await
     });
     task.await.unwrap_or_else(|_| not_made())
 }
@@ -134,21 +149,24 @@ async fn read(head: &Parts, body: Incoming) -> Option<Bytes> {
     collected.ok()?.ok().map(Collected::to_bytes)
 }
 
-async fn answer(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Reply {
+async fn answer(site: Arc<Site>, request: Parts, body: Option<Bytes>) -> Reply {
     let is_head = request.method == Method::HEAD;
-    let mut reply = page(current, request, body).await;
+    let mut reply = made(&site, request, body).await;
     if is_head {
         let length = hyper::body::Body::size_hint(reply.body()).exact().unwrap_or_default();
         reply.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
-        *reply.body_mut() = Full::default();
+        *reply.body_mut() = Empty::new().boxed_unsync();
     }
     reply
 }
 
 /// Checks the right to ask, and answers with the page.
-async fn page(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Reply {
-    let gateway = current.gateway();
+async fn made(site: &Arc<Site>, request: Parts, body: Option<Bytes>) -> Reply {
+    let gateway = site.current.gateway();
     let path = request.uri.path();
+    if let Some(place) = page::Place::of(path) {
+        return page::answer(site, place, &request, body.as_ref()).await;
+    }
     // Health is for load balancers, which hold no secrets.
     let is_health = matches!(path, "/healthz" | "/readyz");
     if !is_health && let Some(refused) = refused(&request, &gateway.env.config.listen) {
@@ -156,7 +174,7 @@ async fn page(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Rep
     }
     if path == "/api/reload" {
         return match request.method {
-            Method::POST => reload::reload(current).await,
+            Method::POST => reload::reload(Arc::clone(&site.current)).await,
             _ => only_post(),
         };
     }
@@ -256,7 +274,7 @@ fn walked(gateway: &Gateway, request: &Parts, body: Option<&Bytes>) -> Reply {
         "/api/cache/advice" => |gateway| pages::json(StatusCode::OK, &advice::of(gateway)),
         "/api/clients" => |gateway| pages::json(StatusCode::OK, &clients::of(gateway)),
         _ => {
-            let paths = "there is /healthz, /readyz, /metrics, /api/budgets, /api/budgets/refresh, /api/cache, /api/cache/advice, /api/cache/purge, /api/clients, /api/reload, /api/requests, /api/requests/ID, /api/writes, \
+            let paths = "there is /, /healthz, /readyz, /metrics, /api/budgets, /api/budgets/refresh, /api/cache, /api/cache/advice, /api/cache/purge, /api/clients, /api/reload, /api/requests, /api/requests/ID, /api/writes, \
                 /api/writes/ID, /api/writes/ID/cancel and /api/writes/ID/retry";
             return pages::error(StatusCode::NOT_FOUND, paths);
         }
@@ -285,12 +303,17 @@ fn not_allowed(message: &str, allowed: &'static str) -> Reply {
     reply
 }
 
-/// Returns true if the request carries the admin token. Comparing hashes keeps the time independent
-/// of the token, its length included.
+/// Returns true if the request carries the admin token.
 fn is_authorized(request: &Parts, token: &Secret) -> bool {
     let given = request.headers.get(header::AUTHORIZATION).and_then(|value| {
         let (scheme, given) = value.as_bytes().split_at_checked(b"Bearer ".len())?;
         scheme.eq_ignore_ascii_case(b"Bearer ").then_some(given)
     });
-    given.is_some_and(|given| digest(given).ct_eq(&digest(token.expose_secret().as_bytes())).into())
+    given.is_some_and(|given| is_token(given, token))
+}
+
+/// Compares with the admin token. Comparing hashes keeps the time independent of the token, its
+/// length included.
+fn is_token(given: &[u8], token: &Secret) -> bool {
+    digest(given).ct_eq(&digest(token.expose_secret().as_bytes())).into()
 }

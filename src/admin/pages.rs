@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use serde::Serialize;
 
 use super::Reply;
@@ -212,7 +212,7 @@ pub fn unprocessable(message: &str) -> Reply {
 }
 
 pub fn page(status: StatusCode, content_type: HeaderValue, body: impl Into<Bytes>) -> Reply {
-    let mut reply = Response::new(Full::new(body.into()));
+    let mut reply = Response::new(Full::new(body.into()).boxed_unsync());
     *reply.status_mut() = status;
     reply.headers_mut().insert(header::CONTENT_TYPE, content_type);
     reply.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

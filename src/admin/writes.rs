@@ -27,7 +27,7 @@ pub const LISTED_MAX: usize = 1_000;
 /// shown. Our choice: a fraction of a second.
 const READ_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Message of a 503 during a takeover.
-const ELSEWHERE: &str = "another process has the queue of writes; ask again";
+pub(super) const ELSEWHERE: &str = "another process has the queue of writes; ask again";
 /// Example of an id for error messages.
 pub const EXAMPLE_ID: &str = "1f-0000000000000007";
 
@@ -89,11 +89,26 @@ struct RetryRequest {
 }
 
 /// Error of an operator action.
+pub(super) struct NotDone {
+    pub status: StatusCode,
+    write: WriteId,
+    state: Option<WriteState>,
+    pub message: String,
+}
+
 #[derive(Serialize)]
 struct ActionError<'n> {
     message: &'n str,
     write: String,
     state: Option<WriteState>,
+}
+
+impl From<NotDone> for Reply {
+    fn from(not_done: NotDone) -> Self {
+        let NotDone { status, write, state, message } = not_done;
+        let error = ActionError { message: &message, write: write.to_string(), state };
+        pages::json(status, &error)
+    }
 }
 
 impl<'p> Page<'p> {
@@ -141,9 +156,15 @@ impl<'p> Page<'p> {
         };
         match self {
             Self::List | Self::Show(_) => show(gateway, id).await,
-            Self::Cancel(_) => cancel(gateway, id).await,
+            Self::Cancel(_) => match cancel(gateway, id).await {
+                Ok(()) => show(gateway, id).await,
+                Err(not_done) => not_done.into(),
+            },
             Self::Retry(_) => match parse_retry(body) {
-                Ok(repetition) => retry(gateway, id, repetition).await,
+                Ok(repetition) => match retry(gateway, id, repetition).await {
+                    Ok(()) => show(gateway, id).await,
+                    Err(not_done) => not_done.into(),
+                },
                 Err((status, message)) => pages::error(status, &message),
             },
         }
@@ -151,25 +172,50 @@ impl<'p> Page<'p> {
 }
 
 async fn list(gateway: &Arc<Gateway>, query: &str) -> Reply {
-    let mut selection = match selection(gateway, query) {
+    let selection = match selection(gateway, query) {
         Ok(selection) => selection,
         Err(message) => return unprocessable(&message),
     };
+    match listing(gateway, selection).await {
+        Some(listing) => pages::json(StatusCode::OK, &listing),
+        None => pages::error(StatusCode::INTERNAL_SERVER_ERROR, "the list could not be made"),
+    }
+}
+
+/// The counts, and the selected writes. `None`: the search has failed.
+async fn listing(gateway: &Arc<Gateway>, mut selection: Selection) -> Option<Listing> {
     let shown_max = selection.at_most;
     // One more reveals a next page.
     selection.at_most += 1;
     let queue = Arc::clone(gateway.writes.queue());
     // The scan may cover a million writes.
-    let Ok(mut ids) = tokio::task::spawn_blocking(move || queue.select(&selection)).await else {
-        return pages::error(StatusCode::INTERNAL_SERVER_ERROR, "the list could not be made");
-    };
-    let mut is_last = ids.len() <= shown_max;
+    let mut ids = tokio::task::spawn_blocking(move || queue.select(&selection)).await.ok()?;
+    let has_more = ids.len() > shown_max;
     ids.truncate(shown_max);
+    let (writes, next) = items(gateway, ids).await;
+    let now = gateway.env.clock.now();
+    let queue = gateway.writes.queue();
+    let next = next.filter(|(_, is_last)| has_more || !is_last);
+    Some(Listing {
+        now_iso: now.rfc3339(),
+        durable: queue.is_durable(),
+        counts: queue.counts().into_iter().collect(),
+        oldest_seconds: queue.oldest().map(|oldest| now.since(oldest).as_secs_f64()),
+        writes,
+        next: next.map(|(id, _)| id.to_string()),
+    })
+}
+
+/// Looks writes up, as far as their bodies have room. Returns the last one looked up too, and true
+/// if none was left out.
+pub(super) async fn items(
+    gateway: &Gateway,
+    ids: Vec<WriteId>,
+) -> (Vec<Item>, Option<(WriteId, bool)>) {
     let (mut writes, mut read_bytes, mut last) = (Vec::with_capacity(ids.len()), 0, None);
     for id in ids {
         if read_bytes > READ_BYTES_MAX {
-            is_last = false;
-            break;
+            return (writes, last.map(|last| (last, false)));
         }
         match gateway.writes.queue().look_up(id).await {
             Ok(Some(listed)) => {
@@ -184,20 +230,7 @@ async fn list(gateway: &Arc<Gateway>, query: &str) -> Reply {
         }
         last = Some(id);
     }
-    let now = gateway.env.clock.now();
-    let listing = Listing {
-        now_iso: now.rfc3339(),
-        durable: gateway.writes.queue().is_durable(),
-        counts: gateway.writes.queue().counts().into_iter().collect(),
-        oldest_seconds: gateway
-            .writes
-            .queue()
-            .oldest()
-            .map(|oldest| now.since(oldest).as_secs_f64()),
-        writes,
-        next: last.filter(|_| !is_last).map(|id| id.to_string()),
-    };
-    pages::json(StatusCode::OK, &listing)
+    (writes, last.map(|last| (last, true)))
 }
 
 /// Parses the query, or returns the problem.
@@ -254,25 +287,26 @@ async fn show(gateway: &Gateway, id: WriteId) -> Reply {
         Ok(Some(listed)) => {
             pages::page(StatusCode::OK, JSON, gateway.responder.write_status(listed, None).whole())
         }
-        Ok(None) => no_such_write(id),
-        Err(fault) => store_failed(id, &fault),
+        Ok(None) => no_such_write(id).into(),
+        Err(fault) => store_failed(id, &fault).into(),
     }
 }
 
-async fn cancel(gateway: &Arc<Gateway>, id: WriteId) -> Reply {
+/// Cancels a write that is still queued.
+pub(super) async fn cancel(gateway: &Arc<Gateway>, id: WriteId) -> Result<(), NotDone> {
     match gateway.writes.queue().cancel(id, "an operator").await {
         Ok(()) => {
             tracing::info!(write = %id, "an operator has cancelled a write");
-            show(gateway, id).await
+            Ok(())
         }
         Err(NotChanged::State(state)) => {
             let message = format!(
                 "only a write that is queued, and may not have been executed, can be cancelled; this one is {}",
                 state.name()
             );
-            conflict(id, Some(state), &message)
+            Err(conflict(id, Some(state), message))
         }
-        Err(why) => not_changed(id, why),
+        Err(why) => Err(not_changed(id, why)),
     }
 }
 
@@ -297,65 +331,75 @@ fn parse_retry(body: Option<&Bytes>) -> Result<Repetition, (StatusCode, String)>
     }
 }
 
-async fn retry(gateway: &Arc<Gateway>, id: WriteId, repetition: Repetition) -> Reply {
+/// Tries a write again that ended without being done.
+pub(super) async fn retry(
+    gateway: &Arc<Gateway>,
+    id: WriteId,
+    repetition: Repetition,
+) -> Result<(), NotDone> {
     match gateway.writes.retry_write(id, repetition).await {
         Ok(()) => {
             tracing::info!(write = %id, even_if_executed = repetition == Repetition::EvenIfExecuted, "an operator has a write tried again");
-            show(gateway, id).await
+            Ok(())
         }
         Err(NotRetried::NotChanged(NotChanged::State(WriteState::Unknown))) => {
             let message = "this one is unknown: it may have been executed, and trying it again may execute it a second time; \
                 who wants that all the same says so with {\"even_if_executed\": true}";
-            conflict(id, Some(WriteState::Unknown), message)
+            Err(conflict(id, Some(WriteState::Unknown), message.to_owned()))
         }
         Err(NotRetried::NotChanged(NotChanged::State(state))) => {
             let message = format!(
                 "only a write that is failed, unknown or cancelled can be tried again; this one is {}",
                 state.name()
             );
-            conflict(id, Some(state), &message)
+            Err(conflict(id, Some(state), message))
         }
-        Err(NotRetried::NotChanged(why)) => not_changed(id, why),
+        Err(NotRetried::NotChanged(why)) => Err(not_changed(id, why)),
         Err(NotRetried::NotAllowed(message)) => {
             let state = gateway.writes.queue().write_status(id).map(|status| status.state);
             let message = format!("the config in force has no place for it: {message}");
-            conflict(id, state, &message)
+            Err(conflict(id, state, message))
         }
     }
 }
 
-fn not_changed(id: WriteId, why: NotChanged) -> Reply {
+fn not_changed(id: WriteId, why: NotChanged) -> NotDone {
     match why {
         NotChanged::NoSuchWrite => no_such_write(id),
         NotChanged::State(state) => {
-            conflict(id, Some(state), &format!("this one is {}", state.name()))
+            conflict(id, Some(state), format!("this one is {}", state.name()))
         }
         NotChanged::Full => {
             let message = "as many writes are queued as may be (queue_max in [writes]); try again when there are fewer";
-            not_done(StatusCode::SERVICE_UNAVAILABLE, id, None, message)
+            not_done(StatusCode::SERVICE_UNAVAILABLE, id, None, message.to_owned())
         }
         NotChanged::Store(fault) => store_failed(id, &fault),
     }
 }
 
-fn no_such_write(id: WriteId) -> Reply {
+fn no_such_write(id: WriteId) -> NotDone {
     let message = format!(
         "there is no write {id}; a finished one is forgotten after `retention` in [writes]"
     );
-    not_done(StatusCode::NOT_FOUND, id, None, &message)
+    not_done(StatusCode::NOT_FOUND, id, None, message)
 }
 
-fn store_failed(id: WriteId, fault: &StoreError) -> Reply {
+fn store_failed(id: WriteId, fault: &StoreError) -> NotDone {
     tracing::error!(write = %id, error = %fault, "what an operator asked about a write could not be done");
-    not_done(StatusCode::SERVICE_UNAVAILABLE, id, None, &fault.to_string())
+    not_done(StatusCode::SERVICE_UNAVAILABLE, id, None, fault.to_string())
 }
 
-fn conflict(id: WriteId, state: Option<WriteState>, message: &str) -> Reply {
+fn conflict(id: WriteId, state: Option<WriteState>, message: String) -> NotDone {
     not_done(StatusCode::CONFLICT, id, state, message)
 }
 
-fn not_done(status: StatusCode, id: WriteId, state: Option<WriteState>, message: &str) -> Reply {
-    pages::json(status, &ActionError { message, write: id.to_string(), state })
+fn not_done(
+    status: StatusCode,
+    write: WriteId,
+    state: Option<WriteState>,
+    message: String,
+) -> NotDone {
+    NotDone { status, write, state, message }
 }
 
 impl Item {

@@ -47,7 +47,7 @@ pub use quota::{
     WindowSnapshot, units_spent,
 };
 pub(crate) use quota::{Question, SavedLedger, SpendingMark, Spent, SpentBudget, Stated};
-pub use scheduler::{Admission, Decision};
+pub use scheduler::{Admission, Decision, HeldRequests};
 pub use types::invariants::Invariant;
 pub use types::{
     AccountId, AccountLayout, AccountSettings, BudgetAmount, ClientBudget, ClientId,

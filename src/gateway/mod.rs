@@ -54,7 +54,7 @@ pub use cache::snapshot::{folder_problem, obstacle};
 pub use certificates::{CertificateProblem, certificate_problems};
 pub use connections::descriptors::raise_limit as raise_descriptor_limit;
 pub use dispatch::dispatcher::WithoutToken;
-pub use reload::{Current, NotReloaded, Reloaded, log_warnings};
+pub use reload::{Current, LastReload, NotReloaded, Reloaded, log_warnings};
 pub use server::listen::{Drained, Leaving, Listening, listen_problems};
 pub use server::sockets::{Inherited, Kind, Socket, Sockets, bind};
 pub use server::tls::{ADMIN as ADMIN_TLS, Tls};

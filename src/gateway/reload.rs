@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::time::timeout;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::config::{self, Config, Faults, Reload, SecretFile};
 use crate::gateway::assembly::Gateway;
 use crate::gateway::background::webhook_monitor::{WebhookMonitor, keep_checking_all};
@@ -57,6 +57,16 @@ pub struct Current {
     source: OnceLock<PathBuf>,
     /// Serializes reloads.
     reload_lock: Mutex<()>,
+    last_reload: Mutex<Option<LastReload>>,
+}
+
+/// The last reading of the config since the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastReload {
+    /// Time of its end.
+    pub at: Timestamp,
+    /// Its result: the faults leave the old config in force.
+    pub result: Result<Reloaded, Faults>,
 }
 
 /// The result of a reload.
@@ -145,6 +155,7 @@ impl Current {
             called: Mutex::new(Some(called)),
             source: OnceLock::new(),
             reload_lock: Mutex::new(()),
+            last_reload: Mutex::new(None),
         });
         // Weak: a background task must not keep an abandoned gateway alive.
         let weak = Arc::downgrade(&current);
@@ -310,16 +321,29 @@ impl Current {
         let loaded = config::load(source);
         let env = &self.gateway().env;
         env.metrics.reloaded(loaded.is_ok(), env.clock.now());
-        match loaded {
+        let result = match loaded {
             Ok(config) => {
                 log_warnings(&config);
                 Ok(announced(self.put_in_force(config)))
             }
             Err(faults) => {
                 tracing::error!(faults = %faults, "the config has faults; the old one stays in force");
-                Err(NotReloaded::Faults(faults))
+                Err(faults)
             }
-        }
+        };
+        self.note_reload(result.clone());
+        result.map_err(NotReloaded::Faults)
+    }
+
+    fn note_reload(&self, result: Result<Reloaded, Faults>) {
+        let at = self.gateway().env.clock.now();
+        *self.last_reload.lock() = Some(LastReload { at, result });
+    }
+
+    /// The last [`Current::reload`] that came to its end, or files of secrets that could not be
+    /// read again; `None` before the first.
+    pub fn last_reload(&self) -> Option<LastReload> {
+        self.last_reload.lock().clone()
     }
 
     /// Applies a config.
@@ -337,6 +361,7 @@ impl Current {
             Ok(config) => config,
             Err(faults) => {
                 tracing::error!(faults = %faults, "secrets were not read again: what their files held before stays in force");
+                self.note_reload(Err(faults));
                 return true;
             }
         };

@@ -32,7 +32,9 @@ mod writer;
 pub(crate) mod written;
 
 pub use init::{Guard, InitError, LogFormat, LogLevel, TelemetrySettings, UnknownLevel, init};
-pub use metrics::{BUILD_COMMIT, CONTENT_TYPE, Metrics, Spent, SpentSum, UpstreamOutcome};
+pub use metrics::{
+    BUILD_COMMIT, CONTENT_TYPE, Metrics, RecentRefusal, Spent, SpentSum, UpstreamOutcome,
+};
 pub use outcome::{CacheOutcome, Fetch, LogText, MethodName, NO_ENDPOINT, Outcome, WaitCause};
 pub use recent::{Chosen, Event, RecentRequests, STEPS_MAX, Step, Story};
 pub use tally::ClientFigures;

@@ -26,7 +26,7 @@ use seen::Seen;
 
 pub use listing::{HookSettings, ListedDelivery};
 pub use signature::{Keys, Signature};
-pub use watch::{Check, Findings, SLACK, Watch};
+pub use watch::{Check, Findings, SLACK, Watch, WatchStatus};
 
 /// Longest body of a delivery. The documentation names none; the running service sends no longer
 /// ones.

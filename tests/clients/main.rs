@@ -11,6 +11,8 @@
 //!
 //! `over_tls` has clients that insist on HTTPS, or use it.
 //!
+//! `page` has the page of the admin listener in a browser.
+//!
 //! `http_cache` runs the public suite for HTTP caches with its own client and origin server.
 //!
 //! The tests install the libraries themselves (`install`), at the versions of
@@ -31,6 +33,7 @@ mod http_cache;
 mod install;
 mod over_tls;
 mod own_apps;
+mod page;
 mod papers;
 mod processes;
 mod recorded;

@@ -136,7 +136,7 @@ impl Upstream {
 pub struct Gateway {
     /// `http://HOST:PORT` or `https://HOST:PORT`.
     pub base_url: String,
-    _process: Process,
+    process: Process,
     _config: tempfile::NamedTempFile,
 }
 
@@ -157,7 +157,12 @@ impl Gateway {
         let path = file.path().to_str().expect("a path in UTF-8").to_owned();
         let process = Process::start(&["serve", "--config", &path], Output::Stderr);
         let address = process.announced(|line| listening_address(line, message));
-        Self { base_url: format!("{scheme}://{address}"), _process: process, _config: file }
+        Self { base_url: format!("{scheme}://{address}"), process, _config: file }
+    }
+
+    /// The address of the admin listener, which is announced once, after the others.
+    pub fn admin_address(&self) -> String {
+        self.process.announced(|line| listening_address(line, "admin listening"))
     }
 }
 

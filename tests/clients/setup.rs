@@ -67,6 +67,17 @@ impl Setup {
         Self { gateway: Gateway::serve(&config), upstream, accounts }
     }
 
+    /// The same with an admin listener by these keys of `[listen]`.
+    pub fn with_admin(upstream: Upstream, accounts: Vec<Account>, listen: &str) -> Self {
+        let config = config_of(&upstream.address, &accounts, "", listen);
+        Self { gateway: Gateway::serve(&config), upstream, accounts }
+    }
+
+    /// `HOST:PORT` of the admin listener, which the first call waits for.
+    pub fn admin_address(&self) -> String {
+        self.gateway.admin_address()
+    }
+
     /// The same with a listener for TLS, which clients use. Its certificate is of the private
     /// authority.
     pub fn over_tls(upstream: Upstream, accounts: Vec<Account>) -> Self {

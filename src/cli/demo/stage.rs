@@ -160,7 +160,7 @@ impl Stage {
         if let Some(admin) = self.gateways.iter().find_map(|staged| staged.admin) {
             let _ = writeln!(
                 text,
-                "operators look at http://{admin}/api/budgets and http://{admin}/metrics"
+                "operators look at http://{admin}/ in a browser, and at http://{admin}/metrics"
             );
         }
         text
@@ -177,7 +177,7 @@ impl Stage {
             let name = format!("gateway {number}");
             let _ = write!(text, "  {name:<10}  http://{address}");
             if let Some(admin) = staged.admin {
-                let _ = write!(text, "  operators look at http://{admin}/api/replicas");
+                let _ = write!(text, "  operators look at http://{admin}/");
             }
             text.push('\n');
         }

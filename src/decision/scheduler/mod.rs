@@ -13,6 +13,7 @@
 
 pub mod fair_share;
 mod handover;
+mod held_requests;
 mod replicas;
 pub mod shared_capacity;
 mod wait_queue;
@@ -36,6 +37,7 @@ use super::types::{
     Settlement, Ticket, Until, WriteSpacing,
 };
 
+pub use held_requests::HeldRequests;
 use wait_queue::shares::Shares;
 use wait_queue::{GroupId, QueueId, QueueKey, Rank, Removed, WaitQueue, Waiter};
 

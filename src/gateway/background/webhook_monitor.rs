@@ -97,6 +97,7 @@ impl WebhookMonitor {
             }
             Err(problem) => {
                 tracing::warn!(hook = %hook.at, problem, "a webhook's deliveries could not be looked through");
+                watched.watch.write().check_failed(self.env.clock.now(), problem);
             }
         }
         let due = watched.watch.write().take_due(self.env.clock.now());

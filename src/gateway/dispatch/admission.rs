@@ -21,7 +21,7 @@ use crate::decision::Invariant;
 use crate::decision::fleet::{Answer, Report};
 use crate::decision::{
     AccountId, AccountSnapshot, Admission, BudgetView, ClientBudgetSnapshot, ClientId, Decision,
-    Demand, Grant, LeaseId, LimitDenied, Question, QuotaLedger, Recovered, SavedLedger, Settings,
+    Demand, Grant, HeldRequests, LeaseId, LimitDenied, Question, QuotaLedger, Recovered, SavedLedger, Settings,
     Settlement, Shadowed, SpendingMark, Spent, SpentBudget, Stated, Ticket, WriteSpacing,
 };
 
@@ -308,6 +308,11 @@ impl Admissions {
     /// Audits ledger and wait queue; returns the broken invariants. See [`Admission::audit`].
     pub fn audit(&self) -> Vec<Invariant> {
         self.inner.lock().admission.audit()
+    }
+
+    /// The waiting requests by the limit that holds them; see [`Admission::held_requests`].
+    pub fn held_requests(&self) -> Vec<HeldRequests> {
+        self.inner.lock().admission.held_requests()
     }
 
     pub fn waiting(&self) -> usize {

@@ -95,6 +95,7 @@ impl Request {
         let error = figures.error.as_deref().map(LogText::error);
         outcome.error = error.or_else(|| outcome.error.take());
         env.metrics.record(outcome);
+        env.metrics.keep_refusal(outcome, env.clock.now());
         log::emit(outcome);
         spans::finish(&self.span, outcome);
         let steps = self.progress.story(self.arrival.moment, env);

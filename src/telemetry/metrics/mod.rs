@@ -9,6 +9,7 @@
 //! listener (`admin`).
 
 mod process;
+mod refusals;
 mod replicas;
 mod spending;
 
@@ -40,6 +41,8 @@ use super::tally::{ClientFigures, Tally};
 use crate::clock::Timestamp;
 pub use process::BUILD_COMMIT;
 use process::ProcessFigures;
+pub use refusals::RecentRefusal;
+use refusals::RecentRefusals;
 use replicas::ReplicaFigures;
 use spending::Spending;
 pub use spending::{Spent, SpentSum};
@@ -98,6 +101,7 @@ pub struct Metrics {
     handles: RwLock<HashMap<RequestLabels, RequestHandles, Hasher>>,
     /// By client; clients without room share the overflow name.
     tallies: RwLock<HashMap<Name, Arc<Tally>>>,
+    recent: RecentRefusals,
 }
 
 struct RequestHandles {
@@ -169,6 +173,7 @@ impl Metrics {
             gauges,
             handles: RwLock::default(),
             tallies: RwLock::default(),
+            recent: RecentRefusals::default(),
         }
     }
 
@@ -232,17 +237,6 @@ impl Metrics {
     pub fn limited(&self, account: &str, limit: &'static str) {
         let labels = AccountLimitLabels { account: account.into(), limit };
         self.counts.upstream_limited.of(&labels).inc();
-    }
-
-    /// Counts a gateway error that ends without an [`Outcome`]; [`Metrics::record`] counts all
-    /// others. `None` when no key was accepted.
-    pub fn refused(&self, client: Option<&Arc<str>>, reason: &'static str) {
-        self.count_refusal(Name::of_client(client), reason);
-    }
-
-    fn count_refusal(&self, client: Name, reason: &'static str) {
-        self.tally(&client).refused(reason);
-        self.counts.refused.of(&RefusedLabels { client, reason }).inc();
     }
 
     /// Counts an accepted connection. `listener` comes from a closed set.

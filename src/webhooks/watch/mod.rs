@@ -52,6 +52,19 @@ pub struct Watch {
     settled: BTreeMap<String, u64>,
     /// Deliveries that have not arrived.
     open: BTreeMap<String, OpenDelivery>,
+    /// Time and problem of the last check, if it failed.
+    failed: Option<(Timestamp, String)>,
+}
+
+/// State of a webhook for an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchStatus {
+    /// Start of the last successful check; `None` before the first.
+    pub checked_at: Option<Timestamp>,
+    /// Time and problem of the last check, if it failed.
+    pub failed: Option<(Timestamp, String)>,
+    /// Deliveries that the upstream lists, and that have not arrived for some seconds.
+    pub missing: usize,
 }
 
 #[derive(Debug)]
@@ -103,6 +116,7 @@ impl Watch {
             listed_until: 0,
             settled: BTreeMap::new(),
             open: BTreeMap::new(),
+            failed: None,
         }
     }
 
@@ -147,7 +161,22 @@ impl Watch {
         }
         self.settings = Some(check.settings);
         self.checked_at = Some(check.began_at);
+        self.failed = None;
         findings
+    }
+
+    /// Notes a check that failed.
+    pub fn check_failed(&mut self, now: Timestamp, problem: String) {
+        self.failed = Some((now, problem));
+    }
+
+    /// Returns the state for an operator.
+    pub fn status(&self) -> WatchStatus {
+        WatchStatus {
+            checked_at: self.checked_at,
+            failed: self.failed.clone(),
+            missing: self.open.values().filter(|open| open.missing).count(),
+        }
     }
 
     /// Records a delivery that has not arrived. Returns its event if it is missing from now on.

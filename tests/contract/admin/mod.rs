@@ -1,10 +1,11 @@
-//! The admin listener, the commands that query it, the request log, and reloads.
+//! The admin listener, its page, the commands that query it, the request log, and reloads.
 
 mod advice;
 mod budgets;
 mod connections;
 mod cross_site;
 pub mod operator;
+mod page;
 mod purge;
 mod queue;
 mod refresh;

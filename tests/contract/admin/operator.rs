@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::process::Output;
 
 use bytes::Bytes;
-use http::{Method, Request};
+use http::{Method, Request, Response};
 use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -67,6 +68,11 @@ impl Operator {
             .body(Full::from(body.to_owned()))
             .unwrap();
         Reply::read(self.http.request(request).await.unwrap()).await
+    }
+
+    /// Sends any request; its answer may have no end.
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Response<Incoming> {
+        self.http.request(request).await.unwrap()
     }
 
     pub(crate) async fn budgets(&self) -> Value {

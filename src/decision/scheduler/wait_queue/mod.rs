@@ -446,6 +446,12 @@ impl WaitQueue {
         })
     }
 
+    /// Each group's number of requests, with the denial that holds it.
+    pub fn held_groups(&self) -> impl Iterator<Item = (usize, &LimitDenied)> {
+        let groups = self.groups.iter();
+        groups.filter_map(|(id, group)| Some((group.waiting, self.block_of(GroupId::of(id))?)))
+    }
+
     /// Denial that holds a group.
     fn block_of(&self, group: GroupId) -> Option<&LimitDenied> {
         let group = self.groups.get(group.index())?;

@@ -307,6 +307,19 @@ impl Queue {
         chosen
     }
 
+    /// The newest writes that ended in one of these states, the newest first, among the last
+    /// thousands that ended.
+    pub fn newest_ended(&self, states: &[WriteState], at_most: usize) -> Vec<WriteId> {
+        let last = usize::try_from(SEARCHED_AT_ONCE).unwrap_or(usize::MAX);
+        let inner = self.inner.lock();
+        let ended = inner.finished.iter().rev().take(last);
+        let chosen = ended.filter(|(_, finished)| states.contains(&finished.state));
+        chosen
+            .take(at_most)
+            .map(|(number, finished)| WriteId { number: *number, salt: finished.salt })
+            .collect()
+    }
+
     pub async fn outcome(&self, id: WriteId) -> Result<Option<Progress>, StoreError> {
         let Some(status) = self.write_status(id) else {
             return Ok(self.look_elsewhere(id).await?.map(|listed| listed.progress));
