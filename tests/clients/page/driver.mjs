@@ -24,8 +24,9 @@ try {
     if (/Content.Security.Policy/i.test(message.text())) report.refused.push(message.text());
   });
   page.on("pageerror", (error) => report.refused.push(String(error)));
-  context.on("request", (request) => {
-    const { origin } = new URL(request.url());
+  // Requests that the policy has refused get no response.
+  context.on("response", (response) => {
+    const { origin } = new URL(response.url());
     if (!report.contacted.includes(origin)) report.contacted.push(origin);
   });
   report.values = await scenarios[plan.scenario](page, plan);

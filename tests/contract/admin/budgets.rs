@@ -291,7 +291,7 @@ async fn the_admin_token_is_required_for_everything_but_health() {
 async fn unknown_paths_and_methods_get_json_errors_and_head_no_body() {
     let world = Setup::new().listen(ADMIN).start().await;
     let operator = Operator::of(&world).await;
-    for path in ["/api/budget", "/api/budgets/", "/", "/api"] {
+    for path in ["/api/budget", "/api/budgets/", "/index.html", "/api"] {
         let refused = operator.ask(Method::GET, path, None).await;
         refused.assert_status(404);
         assert!(refused.json()["message"].is_string());

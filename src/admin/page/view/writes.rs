@@ -72,7 +72,7 @@ pub fn show(look: &Look) -> Markup {
     let unfinished = count(&[WriteState::Queued, WriteState::Sending]);
     let undone = count(&UNDONE);
     let durable = look.gateway.writes.queue().is_durable();
-    let heads = ["Write", "State", "Request", "Client", "Account", "Accepted", "Action"];
+    let heads = ["Write", "State", "Action", "Request", "Client", "Account", "Accepted"];
     html! {
         p {
             @for (index, (state, count)) in look.writes.counts.iter().enumerate() {
@@ -107,11 +107,11 @@ fn rows(items: &[Item], now: Timestamp) -> Markup {
                         br; span.dim { (words::count(attempts.into(), "attempt", "attempts")) }
                     }
                 }
+                td { (action(item)) }
                 td.words { (or_dash(&item.method)) " " (or_dash(&item.path)) }
                 td { (or_dash(&item.client)) }
                 td { (or_dash(&item.account)) }
                 td { @if let Some(at) = &item.accepted_at { (words::written_time(at, now)) } }
-                td { (action(item)) }
             }
         }
     }
