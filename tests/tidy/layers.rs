@@ -49,6 +49,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "state",
             "telemetry",
             "tokens",
+            "webhooks",
             "writes",
         ],
     ),
