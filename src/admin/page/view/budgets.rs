@@ -157,12 +157,12 @@ impl BudgetRow {
         let (Some(first), Some(last)) = (known.first(), known.last()) else {
             return html! { span.dim { "no sample yet" } };
         };
-        let least = known.iter().copied().fold(f64::INFINITY, f64::min);
+        let lowest = known.iter().copied().fold(f64::INFINITY, f64::min);
         let label = format!(
             "from {} to {}, at least {}",
             words::percent(*first),
             words::percent(*last),
-            words::percent(least)
+            words::percent(lowest)
         );
         html! {
             svg.curve role="img" aria-label=(label) viewBox={ "0 0 " (WIDTH) " " (HEIGHT) }

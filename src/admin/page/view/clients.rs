@@ -67,8 +67,11 @@ fn row(client: &ClientUse, units: u64) -> Markup {
     }
 }
 
+/// An endpoint and the resource that it spends.
+type Endpoint<'c> = (&'c str, &'c str);
+
 /// Endpoints with their resource, units and points of all accounts, the most units first.
-fn by_endpoint(client: &ClientUse) -> Vec<((&str, &str), (u64, u64))> {
+fn by_endpoint(client: &ClientUse) -> Vec<(Endpoint<'_>, (u64, u64))> {
     let mut sums = BTreeMap::new();
     for spending in &client.spending {
         let key = (&*spending.endpoint, &*spending.resource);
