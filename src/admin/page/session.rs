@@ -16,7 +16,6 @@ use ring::rand::{SecureRandom, SystemRandom};
 use secrecy::ExposeSecret;
 
 use crate::clock::Timestamp;
-use crate::config::Secret;
 
 const COOKIE: &str = "weir_admin";
 /// Life of a session. Our choice: a shift.
@@ -47,7 +46,11 @@ struct Tries {
 
 impl Sessions {
     /// Creates the cookie of a new session. `None`: the system gives no random number.
-    pub fn begin(token: &Secret, is_tls: bool, now: Timestamp) -> Option<HeaderValue> {
+    pub fn begin(
+        token: &impl ExposeSecret<str>,
+        is_tls: bool,
+        now: Timestamp,
+    ) -> Option<HeaderValue> {
         let mut number = [0; 16];
         SystemRandom::new().fill(&mut number).ok()?;
         let expiry = (now + SESSION_TIME).as_secs();
@@ -79,13 +82,13 @@ impl Sessions {
 
     /// Returns true if the session was begun with this token, and has neither expired nor been
     /// left.
-    pub fn holds(&self, session: &str, token: &Secret, now: Timestamp) -> bool {
+    pub fn holds(&self, session: &str, token: &impl ExposeSecret<str>, now: Timestamp) -> bool {
         expiry(session, token).is_some_and(|expiry| now < expiry)
             && !self.left.lock().iter().any(|(left, _)| left == session)
     }
 
     /// Ends a session that holds.
-    pub fn leave(&self, session: &str, token: &Secret, now: Timestamp) {
+    pub fn leave(&self, session: &str, token: &impl ExposeSecret<str>, now: Timestamp) {
         let Some(expiry) = expiry(session, token).filter(|expiry| now < *expiry) else { return };
         let mut left = self.left.lock();
         left.retain(|(_, expiry)| now < *expiry);
@@ -125,7 +128,7 @@ impl Sessions {
 }
 
 /// The expiry of a session by this token.
-fn expiry(session: &str, token: &Secret) -> Option<Timestamp> {
+fn expiry(session: &str, token: &impl ExposeSecret<str>) -> Option<Timestamp> {
     let (signed, signature) = session.rsplit_once('.')?;
     let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
     // In constant time.
@@ -134,11 +137,11 @@ fn expiry(session: &str, token: &Secret) -> Option<Timestamp> {
     Some(Timestamp::from_secs(seconds))
 }
 
-fn sign(token: &Secret, signed: &str) -> hmac::Tag {
+fn sign(token: &impl ExposeSecret<str>, signed: &str) -> hmac::Tag {
     hmac::sign(&key(token), &message(signed))
 }
 
-fn key(token: &Secret) -> hmac::Key {
+fn key(token: &impl ExposeSecret<str>) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA256, token.expose_secret().as_bytes())
 }
 
@@ -156,6 +159,8 @@ fn network(address: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
+    use secrecy::SecretString;
+
     use super::*;
 
     const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
@@ -167,16 +172,16 @@ mod tests {
         Sessions::of(&headers).unwrap().to_owned()
     }
 
-    fn begun(token: &Secret) -> String {
+    fn begun(token: &impl ExposeSecret<str>) -> String {
         session_of(&Sessions::begin(token, false, NOW).unwrap())
     }
 
     #[test]
     fn a_session_holds_for_its_token_and_its_time() {
-        let (token, sessions) = (Secret::from("one token"), Sessions::default());
+        let (token, sessions) = (SecretString::from("one token"), Sessions::default());
         let session = begun(&token);
         assert!(sessions.holds(&session, &token, NOW));
-        assert!(!sessions.holds(&session, &Secret::from("another token"), NOW));
+        assert!(!sessions.holds(&session, &SecretString::from("another token"), NOW));
         assert!(sessions.holds(&session, &token, NOW + SESSION_TIME - Duration::from_secs(1)));
         assert!(!sessions.holds(&session, &token, NOW + SESSION_TIME));
         assert_ne!(session, begun(&token));
@@ -184,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_changed_session_does_not_hold() {
-        let (token, sessions) = (Secret::from("one token"), Sessions::default());
+        let (token, sessions) = (SecretString::from("one token"), Sessions::default());
         let session = begun(&token);
         let (expiry, rest) = session.split_once('.').unwrap();
         let later = format!("{}.{rest}", expiry.parse::<u64>().unwrap() + 1);
@@ -195,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_session_that_was_left_is_over_alone() {
-        let (token, sessions) = (Secret::from("one token"), Sessions::default());
+        let (token, sessions) = (SecretString::from("one token"), Sessions::default());
         let (left, other) = (begun(&token), begun(&token));
         sessions.leave(&left, &token, NOW);
         assert!(!sessions.holds(&left, &token, NOW));
