@@ -16,6 +16,8 @@ pub(crate) mod replicas;
 pub(crate) mod requests;
 pub(crate) mod writes;
 
+pub(crate) use pages::figures;
+
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -24,7 +26,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Collected, Empty, Limited};
 use hyper::body::Incoming;
@@ -265,14 +267,14 @@ fn walked(gateway: &Gateway, request: &Parts, body: Option<&Bytes>) -> Reply {
     if let Some(reply) = requests::answer(gateway, &request.method, path, query) {
         return reply;
     }
-    let show: fn(&Gateway) -> Reply = match path {
-        "/healthz" => |_| pages::text(StatusCode::OK, "ok"),
-        "/readyz" => pages::readiness,
-        "/metrics" => pages::metrics,
-        "/api/budgets" => |gateway| pages::json(StatusCode::OK, &budgets::of(gateway)),
-        "/api/cache" => |gateway| pages::json(StatusCode::OK, &cache::figures(gateway)),
-        "/api/cache/advice" => |gateway| pages::json(StatusCode::OK, &advice::of(gateway)),
-        "/api/clients" => |gateway| pages::json(StatusCode::OK, &clients::of(gateway)),
+    let show: fn(&Gateway, &HeaderMap) -> Reply = match path {
+        "/healthz" => |_, _| pages::text(StatusCode::OK, "ok"),
+        "/readyz" => |gateway, _| pages::readiness(gateway),
+        "/metrics" => |gateway, headers| pages::metrics(gateway, headers.get(header::ACCEPT)),
+        "/api/budgets" => |gateway, _| pages::json(StatusCode::OK, &budgets::of(gateway)),
+        "/api/cache" => |gateway, _| pages::json(StatusCode::OK, &cache::figures(gateway)),
+        "/api/cache/advice" => |gateway, _| pages::json(StatusCode::OK, &advice::of(gateway)),
+        "/api/clients" => |gateway, _| pages::json(StatusCode::OK, &clients::of(gateway)),
         _ => {
             let paths = "there is /, /healthz, /readyz, /metrics, /api/budgets, /api/budgets/refresh, /api/cache, /api/cache/advice, /api/cache/purge, /api/clients, /api/reload, /api/requests, /api/requests/ID, /api/writes, \
                 /api/writes/ID, /api/writes/ID/cancel and /api/writes/ID/retry";
@@ -282,7 +284,7 @@ fn walked(gateway: &Gateway, request: &Parts, body: Option<&Bytes>) -> Reply {
     if request.method != Method::GET && request.method != Method::HEAD {
         return only_get();
     }
-    show(gateway)
+    show(gateway, &request.headers)
 }
 
 fn not_made() -> Reply {

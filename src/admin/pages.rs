@@ -16,7 +16,7 @@ use crate::decision::AccountSnapshot;
 use crate::decision::fleet::{FLOOR_FOR, HELD_FOR};
 use crate::gateway::{Gateway, WithoutToken};
 use crate::state::Reach;
-use crate::telemetry::{CONTENT_TYPE, Metrics};
+use crate::telemetry::{Metrics, Snapshot, TextFormat};
 use crate::tokens::HealthState;
 use crate::writes::WriteState;
 
@@ -119,14 +119,21 @@ fn token_report(gateway: &Gateway, without: &WithoutToken) -> String {
     std::iter::once(lacking.join("\n")).chain(lines).collect()
 }
 
-/// `GET /metrics`.
-pub fn metrics(gateway: &Gateway) -> Reply {
+/// `GET /metrics`, in the format that the header `Accept` asks for.
+pub fn metrics(gateway: &Gateway, accept: Option<&HeaderValue>) -> Reply {
+    let format = TextFormat::accepted(accept.and_then(|accept| accept.to_str().ok()));
+    let content_type = HeaderValue::from_static(format.content_type());
+    page(StatusCode::OK, content_type, figures(gateway).text(format))
+}
+
+/// All metrics at this moment.
+pub fn figures(gateway: &Gateway) -> Snapshot {
     let (entries, bytes) = gateway.cache.store().size();
     let spools = gateway.env.spool_space.figures();
     let (now, snapshot) = accounts_of(gateway);
     gateway.audit.report_broken_invariants();
     let health = gateway.dispatcher.tokens().health(now);
-    let body = gateway.env.metrics.scrape(|metrics| {
+    gateway.env.metrics.scrape(|metrics| {
         metrics.set_cache(entries, bytes);
         metrics.set_spools(spools.files, spools.bytes);
         if let Some(reach) = reach(gateway) {
@@ -190,8 +197,7 @@ pub fn metrics(gateway: &Gateway) -> Reply {
                 (gateway.env.account_name(token.account), token.token.to_string());
             metrics.set_token_healthy(account, &name, token.state.is_healthy());
         }
-    });
-    page(StatusCode::OK, HeaderValue::from_static(CONTENT_TYPE), body)
+    })
 }
 
 pub fn json(status: StatusCode, content: &impl Serialize) -> Reply {

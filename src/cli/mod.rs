@@ -13,6 +13,7 @@ mod handover;
 mod key;
 mod man;
 mod notify;
+mod otlp;
 mod process;
 mod serve;
 #[cfg(feature = "emulator")]

@@ -16,11 +16,12 @@ use tracing::{error, info, warn};
 use super::handover::predecessor::{AwaitedStore, Predecessor};
 use super::handover::successor::{Successor, Takeover, start_successor};
 use super::notify::ServiceManager;
+use super::otlp::telemetry_settings;
 use super::process::{
     CONFIG_VARIABLE, DEFAULT_CONFIG, FAILED, Failure, ProcessSignal, Signals, runtime,
 };
 use super::stored_writes::with_stored_writes;
-use crate::admin::Admin;
+use crate::admin::{Admin, figures};
 use crate::clock::Clock;
 use crate::config::{self, Config, Listen, WriteStore};
 use crate::gateway::{
@@ -28,7 +29,7 @@ use crate::gateway::{
     raise_descriptor_limit,
 };
 use crate::state::redis::{Examined, RedisHome};
-use crate::telemetry::{self, LogFormat, LogLevel, Metrics, TelemetrySettings};
+use crate::telemetry::{self, LogLevel, Metrics};
 use crate::writes::Store;
 use crate::writes::file::FileStore;
 use crate::writes::handed::HandedStore;
@@ -70,9 +71,9 @@ impl Serve {
         })?;
         let config = Arc::new(config::load(&self.config).map_err(Failure::bad_config)?);
         let level = LogLevel::from_environment(LogLevel::default()).map_err(Failure::bad_config)?;
-        let guard = telemetry::init(&telemetry_settings(&config, level))
+        let mut guard = telemetry::init(&telemetry_settings(&config, level))
             .map_err(|fault| Failure::bad_config(format_args!("telemetry: {fault}")))?;
-        let served = runtime.block_on(serve(config, self.config, signals, inherited));
+        let served = runtime.block_on(serve(config, self.config, signals, inherited, &mut guard));
         // Detached fetches have had their time. The tasks of requests that were cut off are dropped
         // here, which logs them.
         runtime.shutdown_timeout(TASKS_DROPPED_WITHIN);
@@ -97,6 +98,7 @@ async fn serve(
     path: PathBuf,
     mut signals: Signals,
     activated: Vec<Inherited>,
+    telemetry: &mut telemetry::Guard,
 ) -> Result<(), Logged> {
     log_warnings(&config);
     examine_state(&config).await?;
@@ -136,6 +138,9 @@ async fn serve(
     let listening = Listening::open_on(&current, &mut sockets).map_err(&failed)?;
     log_addresses(&listening, &admin);
     manager.ready();
+    let read_from = Arc::downgrade(&current);
+    let read = move || read_from.upgrade().map(|current| figures(&current.gateway()));
+    let metrics = telemetry.export_metrics(read);
     tokio::spawn(Arc::clone(&manager).keep_alive());
     let following = following.map(|it| tokio::spawn(it.follow(Arc::clone(&current), awaited)));
     let successor = async {
@@ -160,6 +165,9 @@ async fn serve(
         let leaving = passed.map_or(Leaving::Ending, Leaving::HandedOver);
         drain(&current, listening, &leaving).await;
         log_left_writes(&current);
+    }
+    if let Some(metrics) = metrics {
+        metrics.finish().await;
     }
     Ok(())
 }
@@ -352,19 +360,5 @@ async fn serve_until_end(
                 }));
             }
         }
-    }
-}
-
-fn telemetry_settings(config: &Config, level: LogLevel) -> TelemetrySettings {
-    let telemetry = &config.telemetry;
-    TelemetrySettings {
-        log: match telemetry.log {
-            config::LogFormat::Json => LogFormat::Json,
-            config::LogFormat::Text => LogFormat::Text,
-        },
-        level,
-        otlp_endpoint: telemetry.otlp_endpoint.as_ref().map(ToString::to_string),
-        service_name: telemetry.service_name.to_string(),
-        sample_ratio: telemetry.sample_ratio,
     }
 }

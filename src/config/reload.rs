@@ -125,10 +125,9 @@ impl Config {
         restart.keep("state.replicas_max", &mut state.replicas_max, &before.replicas_max);
         let (telemetry, before) = (&mut self.telemetry, &old.telemetry);
         restart.keep("telemetry.log", &mut telemetry.log, &before.log);
-        let (endpoint, endpoint_before) = (&mut telemetry.otlp_endpoint, &before.otlp_endpoint);
-        restart.keep("telemetry.otlp_endpoint", endpoint, endpoint_before);
+        restart.keep("telemetry.otlp_*", &mut telemetry.otlp, &before.otlp);
         restart.keep("telemetry.service_name", &mut telemetry.service_name, &before.service_name);
-        restart.keep("telemetry.sample_ratio", &mut telemetry.sample_ratio, &before.sample_ratio);
+        restart.keep("telemetry.sample_ratio", &mut telemetry.sampling, &before.sampling);
         restart.0
     }
 }

@@ -58,7 +58,7 @@ pub use reload::{Current, LastReload, NotReloaded, Reloaded, log_warnings};
 pub use server::listen::{Drained, Leaving, Listening, listen_problems};
 pub use server::sockets::{Inherited, Kind, Socket, Sockets, bind};
 pub use server::tls::{ADMIN as ADMIN_TLS, Tls};
-pub use upstream::trust::missing_authorities;
+pub use upstream::trust::{client_tls, missing_authorities};
 pub use write::queue::{Listed, New, NotChanged, Repetition, Selection, WriteGroup, WriteStatus};
 pub use write::queued::NotRetried;
 pub use write::recovery::Recovery;

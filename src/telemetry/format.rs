@@ -27,7 +27,7 @@ const LINE_BYTES_USUAL: usize = 768;
 
 /// Target of every record that comes through the `log` crate; its field `log.target` has the real
 /// one.
-const BRIDGED: &str = "log";
+pub(super) const BRIDGED: &str = "log";
 
 thread_local! {
     static TIME: RefCell<Time> = RefCell::default();
@@ -112,7 +112,7 @@ fn write_text(writer: &mut Writer<'_>, time: &str, event: &Event<'_>) -> fmt::Re
 
 /// Returns the key of a field in the line; `None` for source positions in a dependency. An event's
 /// own field with the name of a standard key gets an underscore.
-fn key(field: &Field) -> Option<&'static str> {
+pub(super) fn key(field: &Field) -> Option<&'static str> {
     match field.name() {
         "log.target" => Some("target"),
         "time" => Some("time_"),
@@ -123,12 +123,12 @@ fn key(field: &Field) -> Option<&'static str> {
     }
 }
 
-fn bounded(value: &str) -> &str {
+pub(super) fn bounded(value: &str) -> &str {
     &value[..value.floor_char_boundary(VALUE_BYTES_MAX)]
 }
 
 /// Formats a value that has only a `Debug` form, up to the length that is kept.
-fn debug_text(value: &dyn Debug) -> String {
+pub(super) fn debug_text(value: &dyn Debug) -> String {
     struct Bounded(String);
     impl Write for Bounded {
         fn write_str(&mut self, piece: &str) -> fmt::Result {

@@ -8,17 +8,35 @@ use std::fmt::{Debug, Display, Formatter};
 use std::hash::Hash;
 use std::sync::Arc;
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use super::registry::{LabelText, Labels};
 
 /// Label value that all label sets beyond a family's bound share.
 const OVERFLOW: &str = "_overflow";
 
 /// A label set of a bounded family.
-pub(super) trait LabelSet:
-    EncodeLabelSet + Clone + Debug + Eq + Hash + Send + Sync + 'static
-{
+pub(super) trait LabelSet: Clone + Debug + Eq + Hash + Send + Sync + 'static {
     /// Returns the label set that counts all those without room.
     fn overflow() -> Self;
+
+    /// Returns the names and the texts of its labels.
+    fn labels(&self) -> Labels;
+}
+
+/// A value of a label.
+trait Label {
+    fn text(&self) -> LabelText;
+}
+
+impl Label for &'static str {
+    fn text(&self) -> LabelText {
+        LabelText::Word(self)
+    }
+}
+
+impl Label for u32 {
+    fn text(&self) -> LabelText {
+        LabelText::Number(*self)
+    }
 }
 
 /// A name from the config, or one that the upstream gave to a budget.
@@ -35,6 +53,13 @@ impl Name {
     }
 }
 
+impl Name {
+    /// Returns the name.
+    pub(super) fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
+    }
+}
+
 impl Display for Name {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
@@ -47,9 +72,9 @@ impl From<&str> for Name {
     }
 }
 
-impl EncodeLabelValue for Name {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
-        EncodeLabelValue::encode(&&*self.0, encoder)
+impl Label for Name {
+    fn text(&self) -> LabelText {
+        LabelText::Name(Arc::clone(&self.0))
     }
 }
 
@@ -60,6 +85,11 @@ pub(super) struct Status(u16);
 impl Status {
     pub(super) const NONE: Self = Self(0);
     const OTHER: Self = Self(u16::MAX);
+
+    /// Returns the number of a usual status; `None` without an answer.
+    pub(super) fn number(self) -> Option<u32> {
+        (self != Self::NONE).then_some(self.0.into())
+    }
 }
 
 impl From<u16> for Status {
@@ -68,12 +98,12 @@ impl From<u16> for Status {
     }
 }
 
-impl EncodeLabelValue for Status {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
+impl Label for Status {
+    fn text(&self) -> LabelText {
         match *self {
-            Self::NONE => "none".encode(encoder),
-            Self::OTHER => "_other".encode(encoder),
-            Self(status) => status.encode(encoder),
+            Self::NONE => LabelText::Word("none"),
+            Self::OTHER => LabelText::Word("_other"),
+            Self(status) => LabelText::Number(status.into()),
         }
     }
 }
@@ -82,7 +112,7 @@ impl EncodeLabelValue for Status {
 macro_rules! label_set {
     ($(#[$doc:meta])* $name:ident { $($field:ident: $kind:ty = $overflow:expr),+ $(,)? }) => {
         $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+        #[derive(Clone, Debug, PartialEq, Eq, Hash)]
         pub(super) struct $name {
             $(pub(super) $field: $kind,)+
         }
@@ -90,6 +120,10 @@ macro_rules! label_set {
         impl LabelSet for $name {
             fn overflow() -> Self {
                 Self { $($field: $overflow,)+ }
+            }
+
+            fn labels(&self) -> Labels {
+                vec![$((stringify!($field), self.$field.text())),+]
             }
         }
     };
@@ -102,10 +136,25 @@ label_set!(RequestLabels {
     status: Status = Status::OTHER,
     cache: &'static str = OVERFLOW,
 });
-label_set!(RequestDurationLabels {
-    endpoint: &'static str = OVERFLOW,
-    cache: &'static str = OVERFLOW,
-});
+label_set!(
+    /// The labels of both metrics of the same duration.
+    RequestDurationLabels {
+        scheme: &'static str = OVERFLOW,
+        method: &'static str = OVERFLOW,
+        endpoint: &'static str = OVERFLOW,
+        status: Status = Status::OTHER,
+        cache: &'static str = OVERFLOW,
+    }
+);
+label_set!(
+    /// The labels of both metrics of the same duration.
+    UpstreamDurationLabels {
+        upstream: Name = OVERFLOW.into(),
+        method: &'static str = OVERFLOW,
+        endpoint: &'static str = OVERFLOW,
+        status: Status = Status::OTHER,
+    }
+);
 label_set!(UpstreamLabels {
     account: Name = OVERFLOW.into(),
     resource: Name = OVERFLOW.into(),
@@ -118,7 +167,6 @@ label_set!(SpendingLabels {
     resource: Name = OVERFLOW.into(),
     endpoint: &'static str = OVERFLOW,
 });
-label_set!(EndpointLabels { endpoint: &'static str = OVERFLOW });
 label_set!(AccountLimitLabels { account: Name = OVERFLOW.into(), limit: &'static str = OVERFLOW });
 label_set!(RefusedLabels { client: Name = OVERFLOW.into(), reason: &'static str = OVERFLOW });
 label_set!(BudgetLabels { account: Name = OVERFLOW.into(), resource: Name = OVERFLOW.into() });

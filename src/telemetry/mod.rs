@@ -21,20 +21,26 @@ mod outcome;
 mod recent;
 pub mod spans;
 
+#[cfg(test)]
+#[path = "../../tests/support/collector.rs"]
+pub(crate) mod collector;
 mod format;
 mod labels;
 mod otlp;
+mod registry;
 mod series;
 mod tally;
+mod trace_ids;
 mod writer;
 #[cfg(test)]
 #[path = "../../tests/support/log.rs"]
 pub(crate) mod written;
 
 pub use init::{Guard, InitError, LogFormat, LogLevel, TelemetrySettings, UnknownLevel, init};
-pub use metrics::{
-    BUILD_COMMIT, CONTENT_TYPE, Metrics, RecentRefusal, Spent, SpentSum, UpstreamOutcome,
-};
+pub use metrics::{BUILD_COMMIT, Metrics, RecentRefusal, Spent, SpentSum, UpstreamOutcome};
+pub use otlp::{MetricsExport, OtlpProtocol, OtlpSettings, OtlpTarget, Sampling, Temporality};
 pub use outcome::{CacheOutcome, Fetch, LogText, MethodName, NO_ENDPOINT, Outcome, WaitCause};
 pub use recent::{Chosen, Event, RecentRequests, STEPS_MAX, Step, Story};
+pub use registry::{Snapshot, TextFormat};
 pub use tally::ClientFigures;
+pub use trace_ids::{Hex, TraceIds};

@@ -3,6 +3,8 @@
 
 use strum::{EnumMessage, IntoStaticStr};
 
+use super::registry::{Description, Named};
+
 /// A metric by its name without the prefix. The message is its help, without a full stop: the
 /// encoder adds one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumMessage, IntoStaticStr)]
@@ -129,6 +131,10 @@ pub enum Metric {
     ConfigTimestampSeconds,
     #[strum(message = "Lines of the log that were dropped because its reader was too slow")]
     LogLinesDroppedTotal,
+    #[strum(message = "Spans and log records that were dropped before their export by OTLP")]
+    OtlpDroppedTotal,
+    #[strum(message = "Exports by OTLP, by signal and result")]
+    OtlpExportsTotal,
     #[strum(message = "Version and commit of the program; always 1")]
     BuildInfo,
 }
@@ -152,39 +158,72 @@ pub enum ProcessMetric {
     MaxFds,
 }
 
+/// A metric by its name in OpenTelemetry's semantic conventions. The export by OTLP has it beside
+/// the gateway's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumMessage, IntoStaticStr)]
+#[cfg_attr(test, derive(strum::VariantArray))]
+pub enum SemanticMetric {
+    /// Also `weir_request_duration_seconds`.
+    #[strum(serialize = "http.server.request.duration")]
+    #[strum(message = "Duration of HTTP server requests")]
+    ServerRequestDuration,
+    /// Also `weir_upstream_duration_seconds`.
+    #[strum(serialize = "http.client.request.duration")]
+    #[strum(message = "Duration of HTTP client requests")]
+    ClientRequestDuration,
+    /// Also `process_cpu_seconds_total`.
+    #[strum(serialize = "process.cpu.time")]
+    #[strum(message = "CPU time that the process has used")]
+    ProcessCpuTime,
+    /// Also `process_resident_memory_bytes`.
+    #[strum(serialize = "process.memory.usage")]
+    #[strum(message = "Resident memory of the process")]
+    ProcessMemoryUsage,
+    /// Also `process_virtual_memory_bytes`.
+    #[strum(serialize = "process.memory.virtual")]
+    #[strum(message = "Virtual memory of the process")]
+    ProcessMemoryVirtual,
+    /// Also `process_open_fds`.
+    #[strum(serialize = "process.unix.file_descriptor.count")]
+    #[strum(message = "Open file descriptors of the process")]
+    ProcessFileDescriptors,
+}
+
+impl Named for Metric {
+    fn description(self) -> Description {
+        let help = self.get_message().unwrap_or_default();
+        Description { name: self.into(), help, is_semantic: false }
+    }
+}
+
+impl Named for ProcessMetric {
+    fn description(self) -> Description {
+        let help = self.get_message().unwrap_or_default();
+        Description { name: self.into(), help, is_semantic: false }
+    }
+}
+
+impl Named for SemanticMetric {
+    fn description(self) -> Description {
+        let help = self.get_message().unwrap_or_default();
+        Description { name: self.into(), help, is_semantic: true }
+    }
+}
+
+#[cfg(test)]
 impl Metric {
     /// In the order of SPECIFICATION, "Metrics".
-    #[cfg(test)]
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
-
-    /// Returns the name for the registry: the encoder appends a suffix itself.
-    pub fn registered_name(self) -> &'static str {
-        without_suffix(self.into())
-    }
-
-    /// Returns the help text.
-    pub fn help(self) -> &'static str {
-        self.get_message().unwrap_or_default()
-    }
 }
 
+#[cfg(test)]
 impl ProcessMetric {
     /// In the order of SPECIFICATION, "Metrics".
-    #[cfg(test)]
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
-
-    /// Returns the name for the registry: the encoder appends a suffix itself.
-    pub fn registered_name(self) -> &'static str {
-        without_suffix(self.into())
-    }
-
-    /// Returns the help text.
-    pub fn help(self) -> &'static str {
-        self.get_message().unwrap_or_default()
-    }
 }
 
-/// Removes the suffix of a counter, or that of an info.
-fn without_suffix(name: &'static str) -> &'static str {
-    name.strip_suffix("_total").or_else(|| name.strip_suffix("_info")).unwrap_or(name)
+#[cfg(test)]
+impl SemanticMetric {
+    /// In the order of SPECIFICATION, "Metrics".
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, Version};
 
+use super::trace_ids::TraceIds;
 use crate::clock::Timestamp;
 
 /// Endpoint of a request that was refused before its classification.
@@ -54,8 +55,10 @@ pub struct Outcome {
     pub user_agent: Option<HeaderValue>,
     /// Version of HTTP between client and gateway.
     pub version: Version,
-    /// Trace that the request belongs to: 32 hexadecimal digits.
-    pub trace_id: Option<LogText>,
+    /// `http` or `https`, between client and gateway.
+    pub scheme: &'static str,
+    /// Trace that the request belongs to.
+    pub trace: Option<TraceIds>,
     /// Status of the answer; 0 when the client left before there was one.
     pub status: u16,
     /// Outcome at the cache.
@@ -113,7 +116,8 @@ impl Outcome {
             client_address: None,
             user_agent: None,
             version: Version::HTTP_11,
-            trace_id: None,
+            scheme: "http",
+            trace: None,
             status: 0,
             cache: CacheOutcome::None,
             cache_key: None,

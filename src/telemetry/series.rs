@@ -4,132 +4,151 @@
 //! sets, new ones share one overflow label set, so that sums stay right. A gauge cannot be summed;
 //! one without room is omitted. Left out: the labels (`labels`).
 
-use std::fmt::Debug;
+use std::collections::HashMap;
+use std::sync::Arc;
 
-use parking_lot::Mutex;
-use prometheus_client::encoding::EncodeMetric;
-use prometheus_client::metrics::TypedMetric;
-use prometheus_client::metrics::family::{Family, MetricConstructor};
-use prometheus_client::registry::Registry;
+use parking_lot::RwLock;
 
 use super::labels::LabelSet;
-use super::names::Metric;
+use super::registry::{Measured, Named, Point, Registry};
+
+/// Labels are names from the config and words of closed sets, so no outsider can choose them to
+/// collide.
+type Hasher = foldhash::fast::RandomState;
 
 /// Most label sets of one family. At some 250 bytes each in memory and 120 in the text, a full
 /// family takes 5 MB and 2.4 MB, which a scrape survives. A gateway with 20 clients that use 50
 /// endpoints each stays below half of it.
 pub(super) const SERIES_MAX: usize = 20_000;
 
-/// A family of at most [`SERIES_MAX`] label sets and the overflow.
-pub(super) struct Series<S, M, C = fn() -> M> {
-    family: Family<S, M, C>,
-    /// Number of label sets. The lock also serialises their creation.
-    made: Mutex<usize>,
+/// A family of at most [`SERIES_MAX`] label sets and the overflow. A clone is the same family.
+pub(super) struct Series<S, M>(Arc<Family<S, M>>);
+
+struct Family<S, M> {
+    metrics: RwLock<HashMap<S, M, Hasher>>,
+    constructor: fn() -> M,
     max: usize,
 }
 
-impl<S: LabelSet, M: Clone + Debug + Send + Sync + 'static> Series<S, M>
-where
-    Family<S, M, fn() -> M>: EncodeMetric + TypedMetric,
-{
-    /// Creates a family in `registry`.
-    pub(super) fn new(registry: &mut Registry, metric: Metric, constructor: fn() -> M) -> Self {
-        Self::with_max(constructor, SERIES_MAX).registered(registry, metric)
+impl<S, M> Clone for Series<S, M> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
     }
 }
 
-impl<S: LabelSet, M: Clone, C: MetricConstructor<M> + Clone> Series<S, M, C> {
-    fn with_max(constructor: C, max: usize) -> Self {
-        Self { family: Family::new_with_constructor(constructor), made: Mutex::new(0), max }
+impl<S: LabelSet, M: Measured> Series<S, M> {
+    /// Creates a family in `registry`.
+    pub(super) fn new(registry: &mut Registry, metric: impl Named, constructor: fn() -> M) -> Self {
+        Self::unregistered(constructor, SERIES_MAX).registered(registry, metric)
+    }
+
+    /// Creates a family of at most `max` label sets that no registry reads yet.
+    pub(super) fn unregistered(constructor: fn() -> M, max: usize) -> Self {
+        Self(Arc::new(Family { metrics: RwLock::default(), constructor, max }))
     }
 
     /// Adds the family to `registry` and returns it.
-    pub(super) fn registered(self, registry: &mut Registry, metric: Metric) -> Self
-    where
-        Family<S, M, C>: EncodeMetric + TypedMetric,
-        M: Send + Sync + Debug + 'static,
-        C: Send + Sync + 'static,
-    {
-        registry.register(metric.registered_name(), metric.help(), self.family.clone());
+    fn registered(self, registry: &mut Registry, metric: impl Named) -> Self {
+        let read = self.clone();
+        registry.of_kind(metric, M::KIND, move || {
+            let point =
+                |(labels, metric): (S, M)| Point { labels: labels.labels(), value: metric.value() };
+            read.entries().into_iter().map(point).collect()
+        });
         self
+    }
+
+    /// Returns the handles of all label sets. The values are read without the lock.
+    pub(super) fn entries(&self) -> Vec<(S, M)> {
+        let metrics = self.0.metrics.read();
+        metrics.iter().map(|(labels, metric)| (labels.clone(), metric.clone())).collect()
     }
 
     /// Returns the metric of a label set: a handle that stays valid. An existing one costs a hash,
     /// a read lock and an atomic increment.
     pub(super) fn of(&self, labels: &S) -> M {
-        self.fitting(labels).unwrap_or_else(|| self.family.get_or_create_owned(&S::overflow()))
+        self.fitting(labels).unwrap_or_else(|| {
+            let mut metrics = self.0.metrics.write();
+            metrics.entry(S::overflow()).or_insert_with(self.0.constructor).clone()
+        })
     }
 
     /// Like [`Series::of`]; `None` when a new label set has no room.
     pub(super) fn fitting(&self, labels: &S) -> Option<M> {
-        if let Some(metric) = self.family.get(labels) {
+        {
+            let metrics = self.0.metrics.read();
+            if let Some(metric) = metrics.get(labels) {
+                return Some(metric.clone());
+            }
+            if self.is_full(&metrics) {
+                return None;
+            }
+        }
+        let mut metrics = self.0.metrics.write();
+        if let Some(metric) = metrics.get(labels) {
             return Some(metric.clone());
         }
-        let mut made = self.made.lock();
-        if let Some(metric) = self.family.get(labels) {
-            return Some(metric.clone());
-        }
-        if *made >= self.max {
+        if self.is_full(&metrics) {
             return None;
         }
-        *made += 1;
-        Some(self.family.get_or_create_owned(labels))
+        let metric = (self.0.constructor)();
+        metrics.insert(labels.clone(), metric.clone());
+        Some(metric)
+    }
+
+    /// The overflow has a place of its own.
+    fn is_full(&self, metrics: &HashMap<S, M, Hasher>) -> bool {
+        let made = metrics.len();
+        made >= self.0.max && (made > self.0.max || !metrics.contains_key(&S::overflow()))
     }
 
     /// Removes every label set, so that what no longer exists is no longer shown.
     pub(super) fn clear(&self) {
-        let mut made = self.made.lock();
-        self.family.clear();
-        *made = 0;
+        self.0.metrics.write().clear();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::labels::EndpointLabels;
     use super::*;
-    use prometheus_client::metrics::counter::Counter;
+    use crate::telemetry::labels::ReasonLabels;
+    use crate::telemetry::names::Metric;
+    use crate::telemetry::registry::{Counter, TextFormat};
 
-    const TEMPLATES: [&str; 4] = ["/a", "/b", "/c", "/d"];
+    const REASONS: [&str; 4] = ["/a", "/b", "/c", "/d"];
 
     #[test]
     fn a_full_family_counts_new_label_sets_as_overflow() {
         let mut registry = Registry::default();
-        let series = Series::<EndpointLabels, Counter>::with_max(Counter::default, 2)
+        let series = Series::<ReasonLabels, Counter>::unregistered(Counter::default, 2)
             .registered(&mut registry, Metric::RequestsTotal);
-        for endpoint in TEMPLATES {
-            series.of(&EndpointLabels { endpoint }).inc();
+        for reason in REASONS {
+            series.of(&ReasonLabels { reason }).inc();
         }
-        series.of(&EndpointLabels { endpoint: "/a" }).inc();
+        series.of(&ReasonLabels { reason: "/a" }).inc();
 
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
-        assert!(text.contains("{endpoint=\"/a\"} 2\n"), "{text}");
-        assert!(text.contains("{endpoint=\"_overflow\"} 2\n"), "{text}");
+        let text = registry.snapshot().text(TextFormat::OpenMetrics);
+        assert!(text.contains("{reason=\"/a\"} 2\n"), "{text}");
+        assert!(text.contains("{reason=\"_overflow\"} 2\n"), "{text}");
         assert!(!text.contains("/c") && !text.contains("/d"), "{text}");
     }
 
     #[test]
     fn a_full_family_has_no_room_for_a_new_gauge() {
-        let series = Series::<EndpointLabels, Counter>::with_max(Counter::default, 2);
-        let has_room =
-            TEMPLATES.map(|endpoint| series.fitting(&EndpointLabels { endpoint }).is_some());
+        let series = Series::<ReasonLabels, Counter>::unregistered(Counter::default, 2);
+        let has_room = REASONS.map(|reason| series.fitting(&ReasonLabels { reason }).is_some());
         assert_eq!(has_room, [true, true, false, false]);
-        assert!(
-            series.fitting(&EndpointLabels { endpoint: "/a" }).is_some(),
-            "what is there stays"
-        );
+        assert!(series.fitting(&ReasonLabels { reason: "/a" }).is_some(), "what is there stays");
     }
 
     #[test]
     fn a_cleared_family_has_room_again() {
-        let series = Series::<EndpointLabels, Counter>::with_max(Counter::default, 1);
-        series.of(&EndpointLabels { endpoint: "/a" });
+        let series = Series::<ReasonLabels, Counter>::unregistered(Counter::default, 1);
+        series.of(&ReasonLabels { reason: "/a" });
         series.clear();
-        series.of(&EndpointLabels { endpoint: "/b" }).inc();
-        assert_eq!(
-            series.family.get(&EndpointLabels { endpoint: "/b" }).map(|counter| counter.get()),
-            Some(1)
-        );
+        series.of(&ReasonLabels { reason: "/b" }).inc();
+        let left = series.entries();
+        let [(labels, counter)] = left.as_slice() else { panic!("one label set: {left:?}") };
+        assert_eq!((labels.reason, counter.get()), ("/b", 1));
     }
 }

@@ -7,6 +7,7 @@
 pub mod broken;
 pub mod captured_log;
 pub mod cases;
+pub mod collector;
 pub mod config;
 pub mod issuer;
 pub mod jwt;

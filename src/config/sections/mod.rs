@@ -35,7 +35,10 @@ pub use pools::Pool;
 pub use proxy::{Proxies, Proxy};
 pub use shadow::ShadowRules;
 pub use state::{Redis, RedisUrl, State, Topology};
-pub use telemetry::{LogFormat, Telemetry};
+pub use telemetry::{
+    LogFormat, Otlp, OtlpEndpoint, OtlpHeader, OtlpProtocol, OtlpSignal, OtlpTarget, Sampling,
+    Telemetry, Temporality,
+};
 pub use tls::{
     CaFile, CaRoots, Certificate, CertificateFault, CertificateFiles, ClientAuth, Https, ServerTls,
     load_certificate,

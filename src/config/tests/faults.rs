@@ -158,10 +158,10 @@ const FAULTS_OF_VALUES: &[Case] = &[
     ("concurrency = 10", "batch_floor = nan", 37, "limits.batch_floor", "out of bounds"),
     (
         "[cache]",
-        "[telemetry]\notlp_endpoint = \"https://collector\"\n[cache]",
+        "[telemetry]\notlp_protocol = \"http/json\"\n[cache]",
         35,
-        "telemetry.otlp_endpoint",
-        "over TLS",
+        "telemetry.otlp_protocol",
+        "unknown value",
     ),
     (
         "[limits]\n",

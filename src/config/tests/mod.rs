@@ -9,6 +9,7 @@ mod credentials;
 mod faults;
 mod https;
 mod issuers;
+mod otlp;
 mod proxy;
 mod query_rules;
 mod schema;

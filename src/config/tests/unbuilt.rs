@@ -3,14 +3,13 @@
 use super::*;
 
 #[test]
-fn a_setting_of_an_unbuilt_feature_is_refused() {
-    let setting = "[telemetry]\notlp_endpoint = \"https://otel:4317\"\n[cache]";
+fn certificates_of_a_collector_need_tls() {
+    let setting =
+        "[telemetry]\notlp_endpoint = \"http://otel:4317\"\notlp_ca_file = \"ca.pem\"\n[cache]";
     let faults = parsed(&spoilt("[cache]", setting)).unwrap_err();
-    let [fault] = faults.0.as_slice() else { panic!("one fault: {faults}") };
-    assert_eq!((fault.line, fault.key.as_str()), (Some(35), "telemetry.otlp_endpoint"));
-    let message =
-        "not built in this version: export over TLS (accepted: an address such as \"http://";
-    assert!(fault.to_string().contains(message), "{fault}");
+    let without_tls = faults.0.iter().find(|fault| fault.to_string().contains("without TLS"));
+    let fault = without_tls.unwrap_or_else(|| panic!("{faults}"));
+    assert_eq!((fault.line, fault.key.as_str()), (Some(36), "telemetry.otlp_ca_file"));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::api::{StatedBudget, stated_budgets, upstream_limit};
 use crate::decision::breaker::Heard;
 use crate::decision::permissions::plan::DenialRole;
 use crate::decision::{AccountId, ClientId, Stated};
-use crate::telemetry::UpstreamOutcome;
+use crate::telemetry::{MethodName, UpstreamOutcome};
 use crate::tokens::Credential;
 
 use crate::gateway::dispatch::admission::{Lease, OpenQuestion};
@@ -146,8 +146,11 @@ impl Dispatcher {
                 account: self.env.account_name(account),
                 resource: job.route.endpoint.resource.as_str(),
                 endpoint: &job.route.endpoint.template,
+                method: MethodName::from(&job.request.method),
+                server_address: self.upstream.host(job.request.service),
                 status: result.as_ref().ok().map(|answer| answer.status().as_u16()),
                 duration: took,
+                trace: None,
             });
         }
         match result {

@@ -261,8 +261,11 @@ impl Dispatcher {
             account: self.env.account_name(lease.account()),
             resource: resource.as_str(),
             endpoint: &job.route.endpoint.template,
+            method: MethodName::from(&job.request.method),
+            server_address: self.upstream.host(job.request.service),
             status,
             duration: elapsed,
+            trace: spans::ids(&span).as_ref(),
         });
         let account = lease.account();
         let spent = |units| self.count_spent(job, progress, account, &resource, units);

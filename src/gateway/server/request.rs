@@ -175,7 +175,8 @@ impl Request {
         };
         outcome.version = transport.version;
         outcome.user_agent = headers.get(USER_AGENT).cloned();
-        outcome.trace_id = spans::trace_id(&span, &headers);
+        outcome.scheme = transport.scheme;
+        outcome.trace = spans::trace(&span, &headers);
         let origin = gateway.downstream.unknown_origin();
         Self {
             method,

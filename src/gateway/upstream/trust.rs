@@ -9,12 +9,13 @@ use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
+use rustls::sign::SingleCertAndKey;
 use rustls::{
-    CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
     crypto::ring::default_provider,
 };
 
-use crate::config::{CaFile, CaRoots, Upstream};
+use crate::config::{CaFile, CaRoots, CertificateFiles, Upstream};
 
 /// Verifies the certificate of an upstream.
 #[derive(Debug)]
@@ -43,6 +44,25 @@ impl Trust {
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
         // Fails only without any authority.
         Self { authorities: verifier.build().ok(), listed, provider }
+    }
+}
+
+/// Returns the settings of TLS to a service beside the upstream, such as a collector: it is trusted
+/// by the file, or by the authorities of the system without one.
+pub fn client_tls(
+    ca_file: Option<&CaFile>,
+    certificate: Option<&CertificateFiles>,
+) -> ClientConfig {
+    pingora::tls::install_default_crypto_provider();
+    let trusting = ClientConfig::builder()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Trust::of(ca_file, CaRoots::File)));
+    match certificate.and_then(|files| files.loaded.as_ref()) {
+        Some(loaded) => {
+            let single = SingleCertAndKey::from(Arc::clone(&loaded.certified));
+            trusting.with_client_cert_resolver(Arc::new(single))
+        }
+        None => trusting.with_no_client_auth(),
     }
 }
 

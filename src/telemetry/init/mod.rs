@@ -18,7 +18,8 @@ use tracing_subscriber::registry::Registry;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::format::LineFormat;
-use super::otlp::Exporter;
+use super::otlp::{Exporter, MetricsExport, OtlpSettings};
+use super::registry::Snapshot;
 use super::writer::{LogWriter, WriterThread};
 
 /// Prefix of the targets of the gateway's own events and spans: the name of the crate.
@@ -90,13 +91,10 @@ pub struct TelemetrySettings {
     pub log: LogFormat,
     /// Level of the gateway's own lines.
     pub level: LogLevel,
-    /// Destination of spans by OTLP/gRPC; without it there are none.
-    pub otlp_endpoint: Option<String>,
-    /// `service.name` of the spans.
+    /// Export by OTLP.
+    pub otlp: OtlpSettings,
+    /// `service.name` of all that is exported.
     pub service_name: String,
-    /// Fraction of the traces begun here that is kept, 0 to 1. A caller's decision in its
-    /// `traceparent` takes precedence.
-    pub sample_ratio: f64,
 }
 
 impl Default for TelemetrySettings {
@@ -104,9 +102,8 @@ impl Default for TelemetrySettings {
         Self {
             log: LogFormat::default(),
             level: LogLevel::default(),
-            otlp_endpoint: None,
+            otlp: OtlpSettings::default(),
             service_name: "weir".to_owned(),
-            sample_ratio: 1.0,
         }
     }
 }
@@ -115,25 +112,36 @@ impl Default for TelemetrySettings {
 #[derive(Debug, Error)]
 pub enum InitError {
     /// A thread could not be started.
-    #[error("cannot start the thread that writes the log, or the one that exports spans: {0}")]
+    #[error("cannot start the thread that writes the log, or the one that exports by OTLP: {0}")]
     Thread(#[source] io::Error),
     /// The endpoint is unusable; one that is merely down is no error. It is not shown, because a
     /// URL may carry a password.
-    #[error("telemetry.otlp_endpoint cannot be used: accepted is http://HOST:PORT")]
+    #[error("telemetry.otlp_endpoint cannot be used: accepted is http://HOST:PORT, or https")]
     Endpoint,
     /// Logging was set up before in this process.
     #[error("logging has been set up before in this process")]
     AlreadyStarted,
 }
 
-/// Keeps telemetry running. Dropping it exports waiting spans and writes waiting log lines, for at
-/// most 3 s each. It blocks for that time and needs no runtime.
+/// Keeps telemetry running. Dropping it exports waiting spans and log records and writes waiting
+/// log lines, for at most 3 s each. It blocks for that time and needs no runtime.
 #[must_use = "the log and the spans end when the guard is dropped"]
 #[derive(Debug)]
 pub struct Guard {
     exporter: Option<Exporter>,
     /// Last, so that it writes the exporter's final lines.
     _writing: WriterThread,
+}
+
+impl Guard {
+    /// Begins to export the metrics that `read` returns; `None` without a destination for them.
+    /// `read` runs on the exporting thread and returns `None` once there is nothing to read.
+    pub fn export_metrics(
+        &mut self,
+        read: impl Fn() -> Option<Snapshot> + Send + 'static,
+    ) -> Option<MetricsExport> {
+        self.exporter.as_mut()?.export_metrics(Box::new(read))
+    }
 }
 
 impl Drop for Guard {
@@ -150,8 +158,10 @@ impl Drop for Guard {
 /// An unusable endpoint, or a second call. An endpoint that does not answer is no error, at once or
 /// later.
 pub fn init(settings: &TelemetrySettings) -> Result<Guard, InitError> {
-    let start = |endpoint| Exporter::start(endpoint, &settings.service_name, settings.sample_ratio);
-    let exporter = settings.otlp_endpoint.as_deref().map(start).transpose()?;
+    let otlp = &settings.otlp;
+    let is_exporting = otlp.traces.is_some() || otlp.metrics.is_some() || otlp.logs.is_some();
+    let start = || Exporter::start(otlp, &settings.service_name);
+    let exporter = is_exporting.then(start).transpose()?;
     let left_out = |lines| {
         tracing::warn!(lines, "log lines were left out, because the log was read too slowly");
     };
@@ -174,19 +184,22 @@ where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     let level = settings.level.0;
+    let is_line =
+        move || filter_fn(move |metadata| is_logged(metadata, level)).with_max_level_hint(level);
     let lines = tracing_subscriber::fmt::layer()
         .fmt_fields(DefaultFields::new())
         .event_format(LineFormat(settings.log))
         .with_writer(writer)
-        .with_filter(
-            filter_fn(move |metadata| is_logged(metadata, level)).with_max_level_hint(level),
-        );
+        .with_filter(is_line());
     // A list instead of an `Option`: an absent layer counts as interested in everything and would
     // enable all spans.
     let mut layers: Vec<Box<dyn Layer<Registry> + Send + Sync>> = vec![lines.boxed()];
-    if let Some(exporter) = exporter {
+    if let Some(records) = exporter.and_then(Exporter::log_records) {
+        layers.push(records.with_filter(is_line()).boxed());
+    }
+    if let Some(tracer) = exporter.and_then(Exporter::tracer) {
         let spans = tracing_opentelemetry::layer()
-            .with_tracer(exporter.tracer())
+            .with_tracer(tracer)
             .with_location(false)
             .with_threads(false)
             .with_tracked_inactivity(false)

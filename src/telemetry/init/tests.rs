@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::*;
+use crate::telemetry::otlp::{OtlpProtocol, OtlpTarget};
 use crate::telemetry::spans::{self, ClientCall, UpstreamCall};
 
 fn parsed(level: &str) -> Result<LogLevel, UnknownLevel> {
@@ -112,13 +113,16 @@ fn spans_are_disabled_without_an_endpoint() {
 
 #[test]
 fn an_unusable_endpoint_is_refused_and_not_shown() {
-    for endpoint in
-        ["https://user:hunter2@otel:4317", "otel:4317", "ftp://otel", "", "not a url hunter2"]
-    {
-        let settings = TelemetrySettings {
-            otlp_endpoint: Some(endpoint.to_owned()),
-            ..TelemetrySettings::default()
+    for endpoint in ["https://user:hunter2@otel:4317", "otel:4317", "ftp://otel", "/hunter2"] {
+        let target = OtlpTarget {
+            url: endpoint.parse().unwrap(),
+            protocol: OtlpProtocol::Grpc,
+            headers: http::HeaderMap::new(),
+            tls: None,
+            timeout: std::time::Duration::from_secs(1),
         };
+        let otlp = OtlpSettings { traces: Some(target), ..OtlpSettings::default() };
+        let settings = TelemetrySettings { otlp, ..TelemetrySettings::default() };
         let fault =
             init(&settings).err().map(|fault| format!("{fault} {fault:?}")).unwrap_or_default();
         assert!(

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use super::outcome::{LogText, Outcome, protocol_name};
+use super::trace_ids::{Hex, TraceIds};
 
 /// Target of the lines of requests.
 pub(super) const TARGET: &str = module_path!();
@@ -15,6 +16,8 @@ pub(super) const TARGET: &str = module_path!();
 /// and a 5xx are warnings, so that `WEIR_LOG=warn` shows failed requests.
 pub fn emit(outcome: &Outcome) {
     let user_agent = outcome.user_agent.as_ref().map(LogText::user_agent);
+    let trace_id = outcome.trace.as_ref().map(TraceIds::trace_id);
+    let span_id = outcome.trace.as_ref().and_then(TraceIds::span_id);
     // The level of a record is a constant of its call site.
     macro_rules! line {
         ($level:ident) => {
@@ -28,7 +31,8 @@ pub fn emit(outcome: &Outcome) {
                 protocol = protocol_name(outcome.version),
                 client_address = outcome.client_address.map(tracing::field::display),
                 user_agent = user_agent.as_ref().map(LogText::as_str),
-                trace_id = outcome.trace_id.as_ref().map(LogText::as_str),
+                trace_id = trace_id.as_ref().map(Hex::as_str),
+                span_id = span_id.as_ref().map(Hex::as_str),
                 status = outcome.status,
                 cache = outcome.cache.label(),
                 cache_key = outcome.cache_key.map(|key| format!("{key:016x}")),

@@ -62,7 +62,7 @@ fn a_request_line_has_these_keys_and_no_other() {
     full.error = Some(LogText::error("connection refused"));
     full.client_address = Some([192, 0, 2, 7].into());
     full.user_agent = Some(http::HeaderValue::from_static("bot/1.0"));
-    full.trace_id = Some(LogText::request_id("0af7651916cd43dd8448eb211c80319c"));
+    full.trace = Some(TraceIds { trace: [0xaf; 16], span: Some([7; 8]), is_sampled: true });
     full.upstream_request_id = Some(LogText::request_id("1A2B:3C"));
     let line = json(&logged(LogFormat::Json, || emit(&full)));
     let mut keys: Vec<&str> = line.keys().map(String::as_str).collect();
@@ -94,6 +94,7 @@ fn a_request_line_has_these_keys_and_no_other() {
             "refusal",
             "request_id",
             "resource",
+            "span_id",
             "status",
             "target",
             "time",

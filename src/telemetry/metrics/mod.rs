@@ -4,40 +4,39 @@
 //! [`Metrics::scrape`] sets them for each scrape; what is gone since the last one, such as a
 //! removed account, disappears from the text.
 //!
-//! A request costs one hash of its labels, one read lock, one atomic increment and one histogram
-//! lock. It allocates nothing once its label set exists. Left out: the names (`names`), and the
+//! A request costs one hash of its labels, one read lock and four atomic operations. It allocates
+//! nothing once its label set exists. Left out: the names (`names`), and the
 //! listener (`admin`).
 
+mod durations;
 mod process;
 mod refusals;
 mod replicas;
 mod spending;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Debug;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use prometheus_client::encoding::EncodeMetric;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
 
+use self::durations::{DURATIONS, RequestDurations, UpstreamDurations};
 use super::labels::{
     AccountLimitLabels, AddressLabels, BudgetLabels, CertificateLabels, ClientKeyLabels,
-    ClientLabels, ConnectionLabels, EndpointLabels, InvariantLabels, IssuerLabels,
-    IssuerTokenLabels, LabelSet, ListenerLabels, Name, PredictionLabels, ReasonLabels,
-    RefusedLabels, RequestDurationLabels, RequestLabels, StateLabels, Status, TokenLabels,
-    UpstreamLabels, WebhookLabels,
+    ClientLabels, ConnectionLabels, InvariantLabels, IssuerLabels, IssuerTokenLabels, LabelSet,
+    ListenerLabels, Name, PredictionLabels, ReasonLabels, RefusedLabels, RequestDurationLabels,
+    RequestLabels, StateLabels, Status, TokenLabels, UpstreamDurationLabels, UpstreamLabels,
+    WebhookLabels,
 };
 use super::names::Metric;
-use super::outcome::Outcome;
+use super::outcome::{MethodName, Outcome};
+use super::registry::{
+    Counter, Gauge, Histogram, Layout, Measured, Registry, Snapshot, TextFormat,
+};
 use super::series::{SERIES_MAX, Series};
 use super::tally::{ClientFigures, Tally};
+use super::trace_ids::TraceIds;
 use crate::clock::Timestamp;
 pub use process::BUILD_COMMIT;
 use process::ProcessFigures;
@@ -47,31 +46,21 @@ use replicas::ReplicaFigures;
 use spending::Spending;
 pub use spending::{Spent, SpentSum};
 
-/// Media type of [`Metrics::encode`]. Prometheus reads it since version 2.5; plain Prometheus text
-/// would lose the counters' types.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// Upper bounds in seconds. A hit takes well under a millisecond; the upstream gives up after 10 s
-/// (SPECIFICATION, "Limits in practice"); 30 s is the default of both `response_timeout` and
-/// `max_wait`.
-const DURATION_BUCKETS_S: [f64; 16] = [
-    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
-    60.0,
-];
-
 /// A queued write waits for up to a day: the bounds include the windows of the limits, a minute and
 /// an hour.
 const QUEUE_BUCKETS_S: [f64; 14] =
     [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0, 21_600.0, 86_400.0];
 /// 0 stands for a write cancelled before it was sent; 8 is the default of `max_attempts`.
 const ATTEMPT_BUCKETS: [f64; 8] = [0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0];
+static QUEUE_LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout::new(&QUEUE_BUCKETS_S));
+static ATTEMPT_LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout::new(&ATTEMPT_BUCKETS));
 
 /// Labels are names from the config and words of closed sets, so no outsider can choose them to
 /// collide.
 type Hasher = foldhash::fast::RandomState;
 type Count<S> = Series<S, Counter>;
-type Level<S> = Series<S, Gauge<u64, AtomicU64>>;
-type Fraction<S> = Series<S, Gauge<f64, AtomicU64>>;
+type Level<S> = Series<S, Gauge>;
+type Fraction<S> = Series<S, Gauge<f64>>;
 type Durations<S> = Series<S, Histogram>;
 
 /// One exchange with the upstream, successful or not.
@@ -83,10 +72,16 @@ pub struct UpstreamOutcome<'a> {
     pub resource: &'a str,
     /// Route template of the endpoint table.
     pub endpoint: &'static str,
+    /// Request method.
+    pub method: MethodName,
+    /// Host of the upstream.
+    pub server_address: &'a str,
     /// The upstream's status; `None` without an answer.
     pub status: Option<u16>,
     /// Time from sending the request to the head of its answer, or to giving up.
     pub duration: Duration,
+    /// The trace that it belongs to.
+    pub trace: Option<&'a TraceIds>,
 }
 
 /// Every metric of the gateway. Shared behind an `Arc`; all methods take `&self` and none blocks on
@@ -110,12 +105,20 @@ struct RequestHandles {
     tally: Arc<Tally>,
 }
 
+impl RequestHandles {
+    fn count(&self, outcome: &Outcome) {
+        self.count.inc();
+        self.duration.observe_traced(outcome.total.as_secs_f64(), outcome.trace.as_ref());
+        self.tally.request(outcome.queue);
+    }
+}
+
 /// Counters and histograms, updated as events happen.
 struct Counts {
     requests: Count<RequestLabels>,
-    request_duration: Durations<RequestDurationLabels>,
+    request_duration: RequestDurations,
     upstream_requests: Count<UpstreamLabels>,
-    upstream_duration: Durations<EndpointLabels>,
+    upstream_duration: UpstreamDurations,
     upstream_limited: Count<AccountLimitLabels>,
     spending: Spending,
     refused: Count<RefusedLabels>,
@@ -146,16 +149,16 @@ struct Gauges {
     secondary_in_use: Fraction<AccountLimitLabels>,
     waiting: Level<ClientLabels>,
     writes: Level<StateLabels>,
-    writes_oldest: Gauge<f64, AtomicU64>,
-    cache_entries: Gauge<u64, AtomicU64>,
-    cache_bytes: Gauge<u64, AtomicU64>,
-    spool_files: Gauge<u64, AtomicU64>,
-    spool_bytes: Gauge<u64, AtomicU64>,
-    snapshot_time: Gauge<u64, AtomicU64>,
+    writes_oldest: Gauge<f64>,
+    cache_entries: Gauge,
+    cache_bytes: Gauge,
+    spool_files: Gauge,
+    spool_bytes: Gauge,
+    snapshot_time: Gauge,
     upstream_down: Level<AddressLabels>,
     token_healthy: Level<TokenLabels>,
     certificate_days_left: Fraction<CertificateLabels>,
-    client_key_expiry: Series<ClientKeyLabels, Gauge>,
+    client_key_expiry: Series<ClientKeyLabels, Gauge<i64>>,
     issuer_keys: Level<IssuerLabels>,
 }
 
@@ -190,28 +193,29 @@ impl Metrics {
         if let Some(reason) = outcome.refusal {
             self.count_refusal(labels.client.clone(), reason);
         }
-        let seconds = outcome.total.as_secs_f64();
         if let Some(known) = self.handles.read().get(&labels) {
-            known.count.inc();
-            known.duration.observe(seconds);
-            known.tally.request(outcome.queue);
+            known.count(outcome);
             return;
         }
-        self.count_first(labels, seconds, outcome.queue);
+        self.count_first(labels, outcome);
     }
 
     /// Counts the first request of a label set, or one of the overflow.
     #[cold]
-    fn count_first(&self, labels: RequestLabels, seconds: f64, queue: Duration) {
-        let duration = RequestDurationLabels { endpoint: labels.endpoint, cache: labels.cache };
+    fn count_first(&self, labels: RequestLabels, outcome: &Outcome) {
+        let duration = RequestDurationLabels {
+            scheme: outcome.scheme,
+            method: labels.method,
+            endpoint: labels.endpoint,
+            status: labels.status,
+            cache: labels.cache,
+        };
         let handles = RequestHandles {
             count: self.counts.requests.of(&labels),
             duration: self.counts.request_duration.of(&duration),
             tally: self.tally(&labels.client),
         };
-        handles.count.inc();
-        handles.duration.observe(seconds);
-        handles.tally.request(queue);
+        handles.count(outcome);
         let mut known = self.handles.write();
         if known.len() < SERIES_MAX {
             known.insert(labels, handles);
@@ -227,9 +231,13 @@ impl Metrics {
             status: outcome.status.map_or(Status::NONE, Status::from),
         };
         self.counts.upstream_requests.of(&labels).inc();
-        let duration =
-            self.counts.upstream_duration.of(&EndpointLabels { endpoint: outcome.endpoint });
-        duration.observe(outcome.duration.as_secs_f64());
+        let duration = self.counts.upstream_duration.of(&UpstreamDurationLabels {
+            upstream: outcome.server_address.into(),
+            method: outcome.method.as_str(),
+            endpoint: outcome.endpoint,
+            status: labels.status,
+        });
+        duration.observe_traced(outcome.duration.as_secs_f64(), outcome.trace);
     }
 
     /// Counts an upstream limit. `limit` comes from a closed set: `primary`, or the secondary
@@ -447,27 +455,26 @@ impl Metrics {
         }
     }
 
-    /// Returns the text for one scrape: clears the gauges, lets `draw` set them with the `set_`
-    /// methods, and encodes. Scrapes are serialised, so that none sees another's unfinished gauges;
-    /// `draw` must not scrape.
-    pub fn scrape(&self, draw: impl FnOnce(&Self)) -> String {
+    /// Returns all metrics for one scrape or export: clears the gauges, lets `draw` set them with
+    /// the `set_` methods, and reads. Scrapes are serialised, so that none sees another's
+    /// unfinished gauges; `draw` must not scrape.
+    pub fn scrape(&self, draw: impl FnOnce(&Self)) -> Snapshot {
         let _alone = self.scraping.lock();
         self.gauges.clear();
         self.counts.replicas.clear();
         self.counts.spending.own_budgets.clear();
         draw(self);
-        self.encode()
+        self.snapshot()
     }
 
-    /// Encodes the current state as text of [`CONTENT_TYPE`].
+    /// Reads all metrics, with the gauges as the last scrape has set them.
+    pub fn snapshot(&self) -> Snapshot {
+        self.registry.snapshot()
+    }
+
+    /// Formats them as OpenMetrics text.
     pub fn encode(&self) -> String {
-        let mut text = String::new();
-        if prometheus_client::encoding::text::encode(&mut text, &self.registry).is_err() {
-            // Writing to a `String` cannot fail; if an encoder ever does, half a page would be
-            // worse than none.
-            text.clear();
-        }
-        text
+        self.snapshot().text(TextFormat::OpenMetrics)
     }
 }
 
@@ -484,9 +491,9 @@ impl Counts {
             spool_evictions: single(registry, Metric::SpoolEvictionsTotal),
             background_revalidations: single(registry, Metric::BackgroundRevalidationsTotal),
             requests: counts(registry, Metric::RequestsTotal),
-            request_duration: durations(registry, Metric::RequestDurationSeconds),
+            request_duration: durations::of_requests(registry),
             upstream_requests: counts(registry, Metric::UpstreamRequestsTotal),
-            upstream_duration: durations(registry, Metric::UpstreamDurationSeconds),
+            upstream_duration: durations::of_upstream(registry),
             upstream_limited: counts(registry, Metric::UpstreamLimitedTotal),
             spending: Spending::registered(registry),
             refused: counts(registry, Metric::RefusedTotal),
@@ -495,10 +502,10 @@ impl Counts {
             accept_pauses: counts(registry, Metric::AcceptPausesTotal),
             wait: durations(registry, Metric::WaitSeconds),
             write_attempts: Series::new(registry, Metric::WriteAttempts, || {
-                Histogram::new(ATTEMPT_BUCKETS)
+                Histogram::new(&ATTEMPT_LAYOUT)
             }),
             write_queue: Series::new(registry, Metric::WriteQueueSeconds, || {
-                Histogram::new(QUEUE_BUCKETS_S)
+                Histogram::new(&QUEUE_LAYOUT)
             }),
             predicted_etags: counts(registry, Metric::PredictedEtagsTotal),
             webhook_deliveries: counts(registry, Metric::WebhookDeliveriesTotal),
@@ -572,12 +579,9 @@ fn set<S: LabelSet>(family: &Level<S>, labels: &S, value: u64) {
 }
 
 /// Creates a metric without labels in `registry`.
-fn single<M>(registry: &mut Registry, metric: Metric) -> M
-where
-    M: EncodeMetric + Clone + Default + Debug + Send + Sync + 'static,
-{
+fn single<M: Measured + Default>(registry: &mut Registry, metric: Metric) -> M {
     let single = M::default();
-    registry.register(metric.registered_name(), metric.help(), single.clone());
+    registry.single(metric, single.clone());
     single
 }
 
@@ -586,8 +590,8 @@ fn counts<S: LabelSet>(registry: &mut Registry, metric: Metric) -> Count<S> {
 }
 
 fn durations<S: LabelSet>(registry: &mut Registry, metric: Metric) -> Durations<S> {
-    Series::new(registry, metric, || Histogram::new(DURATION_BUCKETS_S))
+    Series::new(registry, metric, || Histogram::new(&DURATIONS))
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -2,16 +2,8 @@
 //! of its config (SPECIFICATION, "Metrics"). Those of the system are read for each scrape. One that
 //! the system does not say is absent.
 
-use std::fmt;
 use std::fs;
-use std::sync::atomic::AtomicU64;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
-use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::Registry;
 use rustix::param::page_size;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
@@ -19,7 +11,9 @@ use rustix::time::{ClockId, clock_gettime};
 use super::{Count, Metrics, counts, single};
 use crate::clock::{Clock, Timestamp};
 use crate::telemetry::labels::ResultLabels;
-use crate::telemetry::names::{Metric, ProcessMetric};
+use crate::telemetry::names::{Metric, ProcessMetric, SemanticMetric};
+use crate::telemetry::otlp::{Signal, counts as otlp};
+use crate::telemetry::registry::{Gauge, Kind, LabelText, Named, Point, Registry, Sample, Value};
 use crate::telemetry::writer::lines_dropped;
 
 /// The commit of the sources; absent in a build for development, and in one without a repository.
@@ -28,23 +22,19 @@ pub const BUILD_COMMIT: Option<&str> = option_env!("WEIR_BUILD_COMMIT");
 /// See the module.
 pub(super) struct ProcessFigures {
     reloads: Count<ResultLabels>,
-    is_latest_applied: Gauge<u64, AtomicU64>,
-    config_time: Gauge<u64, AtomicU64>,
-}
-
-/// The figures of the process that the system has, from this moment on.
-#[derive(Debug)]
-struct OfSystem {
-    started_at: Timestamp,
+    is_latest_applied: Gauge,
+    config_time: Gauge,
 }
 
 impl ProcessFigures {
     /// Takes this moment for the start of the process, and for the time of its config.
     pub fn registered(registry: &mut Registry) -> Self {
         let now = Clock::system().now();
-        let labels = [("version", env!("CARGO_PKG_VERSION")), ("commit", commit())];
-        let name = Metric::BuildInfo;
-        registry.register(name.registered_name(), name.help(), Info::new(labels.to_vec()));
+        registry.of_kind(Metric::BuildInfo, Kind::Info, || {
+            let labels = [("version", env!("CARGO_PKG_VERSION")), ("commit", commit())];
+            let labels = labels.map(|(name, value)| (name, LabelText::Word(value))).to_vec();
+            vec![Point { labels, value: Value::Whole(1) }]
+        });
         let figures = Self {
             reloads: counts(registry, Metric::ConfigReloadsTotal),
             is_latest_applied: single(registry, Metric::ConfigReloadSuccessful),
@@ -52,7 +42,7 @@ impl ProcessFigures {
         };
         figures.is_latest_applied.set(1);
         figures.config_time.set(now.as_secs());
-        registry.register_collector(Box::new(OfSystem { started_at: now }));
+        registry.several(move || of_system(now));
         figures
     }
 }
@@ -74,60 +64,62 @@ impl Metrics {
     }
 }
 
-impl Collector for OfSystem {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let encoder = &mut encoder;
-        let dropped = Metric::LogLinesDroppedTotal;
-        let lines = ConstCounter::new(lines_dropped());
-        put(encoder, dropped.registered_name(), dropped.help(), &lines)?;
-        let started_at = self.started_at.as_millis();
-        #[expect(clippy::cast_precision_loss, reason = "exact for thousands of years")]
-        let started_at = started_at as f64 / 1e3;
-        gauge(encoder, ProcessMetric::StartTimeSeconds, Some(started_at))?;
-        let cpu = ProcessMetric::CpuSecondsTotal;
-        put(encoder, cpu.registered_name(), cpu.help(), &ConstCounter::new(cpu_seconds()))?;
-        let (size, resident) = memory_bytes().unzip();
-        gauge(encoder, ProcessMetric::VirtualMemoryBytes, size)?;
-        gauge(encoder, ProcessMetric::ResidentMemoryBytes, resident)?;
-        gauge(encoder, ProcessMetric::OpenFds, open_descriptors())?;
-        gauge(encoder, ProcessMetric::MaxFds, getrlimit(Resource::Nofile).current)
-    }
+/// The figures that the system has, and those of the whole process.
+fn of_system(started_at: Timestamp) -> Vec<Sample> {
+    let started_at = started_at.as_millis();
+    #[expect(clippy::cast_precision_loss, reason = "exact for thousands of years")]
+    let started_at = Value::Float(started_at as f64 / 1e3);
+    let cpu = Value::Float(cpu_seconds());
+    let (size, resident) = memory_bytes().unzip();
+    let (size, resident) = (size.map(Value::Whole), resident.map(Value::Whole));
+    let open = open_descriptors().map(Value::Whole);
+    let most = getrlimit(Resource::Nofile).current.map(Value::Whole);
+    let (counter, gauge) = (Kind::Counter, Kind::Gauge);
+    let dropped = Value::Whole(lines_dropped());
+    vec![
+        sample(Metric::LogLinesDroppedTotal, counter, Some(dropped)),
+        otlp_dropped(),
+        otlp_exports(),
+        sample(ProcessMetric::StartTimeSeconds, gauge, Some(started_at)),
+        sample(ProcessMetric::CpuSecondsTotal, counter, Some(cpu.clone())),
+        sample(ProcessMetric::VirtualMemoryBytes, gauge, size.clone()),
+        sample(ProcessMetric::ResidentMemoryBytes, gauge, resident.clone()),
+        sample(ProcessMetric::OpenFds, gauge, open.clone()),
+        sample(ProcessMetric::MaxFds, gauge, most),
+        sample(SemanticMetric::ProcessCpuTime, counter, Some(cpu)),
+        sample(SemanticMetric::ProcessMemoryVirtual, gauge, size),
+        sample(SemanticMetric::ProcessMemoryUsage, gauge, resident),
+        sample(SemanticMetric::ProcessFileDescriptors, gauge, open),
+    ]
 }
 
-/// A value of a gauge. Whole numbers are shown as such.
-trait Value: fmt::Debug + Copy {
-    fn metric(self) -> impl EncodeMetric;
+/// Metrics have no queue, so that none is dropped.
+fn otlp_dropped() -> Sample {
+    let point = |signal: Signal| Point {
+        labels: vec![("signal", LabelText::Word(signal.name()))],
+        value: Value::Whole(otlp::dropped(signal)),
+    };
+    let points = [Signal::Traces, Signal::Logs].map(point).to_vec();
+    Sample { described: Metric::OtlpDroppedTotal.description(), kind: Kind::Counter, points }
 }
 
-impl Value for u64 {
-    fn metric(self) -> impl EncodeMetric {
-        ConstGauge::new(self)
-    }
+fn otlp_exports() -> Sample {
+    let point = |signal: Signal, (result, count): (&'static str, u64)| {
+        let labels = [("signal", signal.name()), ("result", result)];
+        let labels = labels.map(|(name, word)| (name, LabelText::Word(word))).to_vec();
+        Point { labels, value: Value::Whole(count) }
+    };
+    let points = Signal::ALL
+        .into_iter()
+        .flat_map(|signal| otlp::exports(signal).map(|result| point(signal, result)));
+    let described = Metric::OtlpExportsTotal.description();
+    Sample { described, kind: Kind::Counter, points: points.collect() }
 }
 
-impl Value for f64 {
-    fn metric(self) -> impl EncodeMetric {
-        ConstGauge::new(self)
-    }
-}
-
-fn gauge(
-    encoder: &mut DescriptorEncoder<'_>,
-    metric: ProcessMetric,
-    value: Option<impl Value>,
-) -> Result<(), fmt::Error> {
-    value.map_or(Ok(()), |value| {
-        put(encoder, metric.registered_name(), metric.help(), &value.metric())
-    })
-}
-
-fn put(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    metric: &impl EncodeMetric,
-) -> Result<(), fmt::Error> {
-    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+/// A metric without labels; a figure that the system does not say has no point.
+fn sample(metric: impl Named, kind: Kind, value: Option<Value>) -> Sample {
+    let points = value.into_iter().map(|value| Point { labels: Vec::new(), value }).collect();
+    Sample { described: metric.description(), kind, points }
 }
 
 /// CPU time of all threads.

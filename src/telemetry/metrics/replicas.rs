@@ -1,19 +1,16 @@
 //! Figures about the state that replicas of the gateway share.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::LazyLock;
 use std::time::Duration;
-
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
 
 use super::{Count, Level, Metrics, Series, counts, set, single};
 use crate::telemetry::labels::{PartLabels, ResultLabels};
 use crate::telemetry::names::Metric;
+use crate::telemetry::registry::{Counter, Gauge, Histogram, Layout, Registry};
 
 /// Upper bounds in seconds: Redis answers in a millisecond, and is given up after 50 ms.
 const SYNC_BUCKETS_S: [f64; 9] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25];
+static SYNC_LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout::new(&SYNC_BUCKETS_S));
 
 /// See the module.
 pub(super) struct ReplicaFigures {
@@ -22,10 +19,10 @@ pub(super) struct ReplicaFigures {
     sync_duration: Histogram,
     leases_lost: Counter,
     parts: Level<PartLabels>,
-    heard: Gauge<u64, AtomicU64>,
+    heard: Gauge,
     far_lookups: Count<ResultLabels>,
     writes_taken_over: Counter,
-    is_up: Gauge<u64, AtomicU64>,
+    is_up: Gauge,
 }
 
 impl ReplicaFigures {
@@ -35,9 +32,8 @@ impl ReplicaFigures {
     }
 
     pub fn registered(registry: &mut Registry) -> Self {
-        let sync_duration = Histogram::new(SYNC_BUCKETS_S);
-        let name = Metric::ReplicaSyncSeconds;
-        registry.register(name.registered_name(), name.help(), sync_duration.clone());
+        let sync_duration = Histogram::new(&SYNC_LAYOUT);
+        registry.single(Metric::ReplicaSyncSeconds, sync_duration.clone());
         Self {
             syncs: counts(registry, Metric::ReplicaSyncsTotal),
             conflicts: single(registry, Metric::ReplicaSyncConflictsTotal),

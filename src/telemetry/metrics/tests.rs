@@ -2,8 +2,9 @@
 //! metric fails.
 
 use super::*;
-use crate::telemetry::names::ProcessMetric;
+use crate::telemetry::names::{ProcessMetric, SemanticMetric};
 use crate::telemetry::outcome::{CacheOutcome, Fetch, Outcome};
+use crate::telemetry::registry::Named as _;
 
 fn outcome() -> Outcome {
     let mut outcome = Outcome::new(&http::Method::GET, "/repos/acme/widgets?token=x", "id-1");
@@ -16,15 +17,18 @@ fn outcome() -> Outcome {
 }
 
 /// Metrics in which every event has happened once.
-fn everything_once() -> Metrics {
+pub(in crate::telemetry) fn everything_once() -> Metrics {
     let metrics = Metrics::new();
     metrics.record(&outcome());
     metrics.upstream(&UpstreamOutcome {
         account: "bot",
         resource: "core",
         endpoint: "/repos/{owner}/{repo}",
+        method: (&http::Method::GET).into(),
+        server_address: "api.example.com",
         status: Some(304),
         duration: Duration::from_millis(30),
+        trace: None,
     });
     metrics.spent(&Spent {
         client: Some(&"ci".into()),
@@ -155,8 +159,12 @@ fn the_text_has_the_metrics_of_the_contract_and_no_other() {
     let text = everything_once().encode();
     let mut typed: Vec<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
-    let own = Metric::ALL.iter().map(|metric| metric.registered_name());
-    let of_process = ProcessMetric::ALL.iter().map(|metric| metric.registered_name());
+    let own = Metric::ALL.iter().map(|metric| metric.description().name);
+    let of_process = ProcessMetric::ALL.iter().map(|metric| metric.description().name);
+    let without_suffix = |name: &'static str| {
+        name.strip_suffix("_total").or_else(|| name.strip_suffix("_info")).unwrap_or(name)
+    };
+    let (own, of_process) = (own.map(without_suffix), of_process.map(without_suffix));
     let mut named: Vec<&str> = own.chain(of_process).collect();
     typed.sort_unstable();
     named.sort_unstable();
@@ -247,8 +255,11 @@ fn an_upstream_that_gave_no_answer_is_counted_as_none() {
         account: "bot",
         resource: "core",
         endpoint: "/user",
+        method: (&http::Method::GET).into(),
+        server_address: "api.example.com",
         status: None,
         duration: Duration::ZERO,
+        trace: None,
     });
     assert_line(
         &metrics.encode(),
@@ -260,6 +271,7 @@ fn an_upstream_that_gave_no_answer_is_counted_as_none() {
 fn a_scrape_shows_only_the_gauges_drawn_for_it() {
     let metrics = everything_once();
     let text = metrics.scrape(|metrics| metrics.set_waiting("other", 1));
+    let text = text.text(TextFormat::OpenMetrics);
     assert_line(&text, r#"weir_waiting{client="other"} 1"#);
     assert!(
         !text.contains(r#"weir_waiting{client="ci"}"#) && !text.contains("weir_budget_limit{"),
@@ -275,7 +287,7 @@ fn a_scrape_never_sees_the_half_drawn_gauges_of_another() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..50 {
-                    let text = metrics.scrape(draw);
+                    let text = metrics.scrape(draw).text(TextFormat::OpenMetrics);
                     assert_line(&text, r#"weir_token_healthy{account="bot",token="0"} 1"#);
                     assert_line(&text, r#"weir_waiting{client="ci"} 4"#);
                 }
@@ -292,9 +304,10 @@ fn the_specification_lists_every_metric_and_no_other() {
     let (section, _) = section.split_once("\n## ").unwrap();
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let mut listed: Vec<&str> = rows.collect();
-    let own = Metric::ALL.iter().map(|metric| (*metric).into());
-    let of_process = ProcessMetric::ALL.iter().map(|metric| (*metric).into());
-    let mut own: Vec<&str> = own.chain(of_process).collect();
+    let own = Metric::ALL.iter().map(|metric| metric.description().name);
+    let of_process = ProcessMetric::ALL.iter().map(|metric| metric.description().name);
+    let semantic = SemanticMetric::ALL.iter().map(|metric| metric.description().name);
+    let mut own: Vec<&str> = own.chain(of_process).chain(semantic).collect();
     listed.sort_unstable();
     own.sort_unstable();
     assert_eq!(listed, own);

@@ -8,7 +8,6 @@
 
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};
-use opentelemetry::Context;
 use opentelemetry::propagation::{Extractor, Injector, TextMapPropagator};
 use opentelemetry::trace::TraceContextExt as _;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
@@ -17,6 +16,7 @@ use tracing::{Span, info_span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use super::outcome::{LogText, MethodName, NO_ENDPOINT, Outcome, WaitCause, protocol_name};
+use super::trace_ids::TraceIds;
 
 /// Query parameters whose values are on spans; the value of any other one may be private.
 const SHOWN_PARAMETERS: [&str; 5] = ["page", "per_page", "sort", "direction", "state"];
@@ -230,19 +230,25 @@ pub fn inject(span: &Span, headers: &mut HeaderMap) {
     }
 }
 
+/// Returns the trace of a span; `None` for a disabled one.
+pub fn ids(span: &Span) -> Option<TraceIds> {
+    if span.is_disabled() {
+        return None;
+    }
+    TraceIds::of(span.context().span().span_context())
+}
+
 /// Returns the trace of a request: that of its span, else the one in the caller's `traceparent`,
 /// so that log lines lead to the caller's trace without an endpoint too.
-pub fn trace_id(span: &Span, headers: &HeaderMap) -> Option<LogText> {
+pub fn trace(span: &Span, headers: &HeaderMap) -> Option<TraceIds> {
     if span.is_disabled() && !headers.contains_key(&TRACEPARENT) {
         // Nearly every request without an endpoint.
         return None;
     }
-    let of = |context: Context| {
-        let span = context.span();
-        let context = span.span_context();
-        context.is_valid().then(|| LogText::request_id(&context.trace_id().to_string()))
-    };
-    of(span.context()).or_else(|| of(TraceContextPropagator::new().extract(&Headers(headers))))
+    ids(span).or_else(|| {
+        let caller = TraceContextPropagator::new().extract(&Headers(headers));
+        TraceIds::of(caller.span().span_context())
+    })
 }
 
 /// Replaces the values of all parameters but a few harmless ones.

@@ -11,7 +11,7 @@ use opentelemetry_sdk::trace::{SimpleSpanProcessor, SpanData, SpanExporter};
 
 use super::*;
 use crate::telemetry::init::{TelemetrySettings, subscriber};
-use crate::telemetry::otlp::Exporter;
+use crate::telemetry::otlp::{Exporter, Sampling};
 
 const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const CALLER_TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -31,12 +31,16 @@ impl SpanExporter for CollectingExporter {
 fn exported(sample_ratio: f64, act: impl FnOnce()) -> Vec<SpanData> {
     let kept = CollectingExporter::default();
     let exporter =
-        Exporter::with_processor(SimpleSpanProcessor::new(kept.clone()), "weir", sample_ratio);
+        Exporter::with_processor(SimpleSpanProcessor::new(kept.clone()), sampling(sample_ratio));
     tracing::subscriber::with_default(
         subscriber(&TelemetrySettings::default(), Some(&exporter), std::io::sink),
         act,
     );
     kept.0.lock().unwrap().clone()
+}
+
+fn sampling(ratio: f64) -> Sampling {
+    Sampling { ratio, is_parent_based: true }
 }
 
 fn headers(traceparent: &str) -> HeaderMap {
@@ -160,8 +164,9 @@ fn a_repeated_upstream_request_counts_its_resends() {
 
 #[test]
 fn a_request_without_a_span_has_the_trace_of_its_caller() {
-    let trace =
-        |headers: &HeaderMap| trace_id(&Span::none(), headers).map(|id| id.as_str().to_owned());
+    let trace = |headers: &HeaderMap| {
+        super::trace(&Span::none(), headers).map(|ids| ids.trace_id().to_string())
+    };
     assert_eq!(trace(&headers(CALLER)).as_deref(), Some(CALLER_TRACE));
     assert_eq!(trace(&headers("00-nonsense")), None);
     assert_eq!(trace(&HeaderMap::new()), None);

@@ -5,6 +5,7 @@ mod budgets;
 mod connections;
 mod cross_site;
 pub mod operator;
+mod otlp;
 mod page;
 mod purge;
 mod queue;

@@ -34,6 +34,8 @@ const INSIDE: &[(&str, &str)] = &[
     ("listen.admin_tls.certificates[].key", "PEM file of its key"),
     ("listen.admin_tls.client_ca", "PEM file of the authorities of operators' certificates"),
     ("listen.admin_tls.client_auth", "whether an operator without a certificate is served"),
+    ("telemetry.otlp_client_certificate.cert", "PEM file of the certificate chain"),
+    ("telemetry.otlp_client_certificate.key", "PEM file of the certificate's key"),
     ("upstream.client_certificate.cert", "PEM file of the certificate chain"),
     ("upstream.client_certificate.key", "PEM file of the certificate's key"),
 ];

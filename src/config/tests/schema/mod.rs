@@ -53,6 +53,9 @@ graphql = "A"
 ttl = "1s"
 [state]
 redis = { url = "rediss://a", cluster = true, ca_file = "a" }
+[telemetry]
+otlp_endpoint = "https://a"
+otlp_client_certificate = { cert = "a", key = "b" }
 [webhooks]
 hooks = [{ at = "/app/hook", account = "a", reach = ["a"] }]
 "#;

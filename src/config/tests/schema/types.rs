@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::api::{AccountKind, Dialect, ResourceName, TokenKind};
 use crate::config::input::reader::Choice;
 use crate::config::{
-    BudgetMode, CaRoots, ClientAuth, Durability, Freshness, LogFormat, Pace, Priority,
+    BudgetMode, CaRoots, ClientAuth, Durability, Freshness, LogFormat, OtlpProtocol, OtlpSignal, Pace, Priority, Temporality,
 };
 
 /// A reference to a variable.
@@ -79,6 +79,10 @@ pub fn fragment(kind: &str) -> Value {
         "Pace" => choice::<Pace>(),
         "Priority" => choice::<Priority>(),
         "TokenKind" => choice::<TokenKind>(),
+        "OtlpSignal" => choice::<OtlpSignal>(),
+        "OtlpProtocol" => choice::<OtlpProtocol>(),
+        "Temporality" => choice::<Temporality>(),
+        "Headers" => json!({ "type": "object", "additionalProperties": secret() }),
         _ => panic!("say in this file how the type {kind} is written"),
     }
 }

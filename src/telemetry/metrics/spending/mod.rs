@@ -10,13 +10,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::registry::Registry;
 
 use self::own_budgets::OwnBudgetFigures;
 use super::Metrics;
 use crate::telemetry::labels::{LabelSet as _, Name, SpendingLabels};
 use crate::telemetry::names::Metric;
+use crate::telemetry::registry::{Counter, Registry};
 use crate::telemetry::series::{SERIES_MAX, Series};
 
 /// One exchange with the upstream and its price.
