@@ -9,7 +9,7 @@ fn read(name: &str, folder: Option<&str>) -> Result<Config, Faults> {
     let text = spoilt("{ env = \"BOT_TOKEN\" }", &format!("{{ credential = \"{name}\" }}"));
     let env = |variable: &str| match variable {
         "CREDENTIALS_DIRECTORY" => folder.map(str::to_owned),
-        _ => Some("env-s3cret".to_owned()),
+        variable => environment(variable),
     };
     parse(&text, "weir.toml", &env, Path::new("."))
 }

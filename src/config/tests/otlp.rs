@@ -92,7 +92,8 @@ sample_ratio = 0.5"#;
     )
     .unwrap();
     let Telemetry { otlp, service_name, sampling, .. } = &config.telemetry;
-    let file = ("http://file:4317 and a path".to_owned(), OtlpProtocol::Grpc, Duration::from_secs(3));
+    let file =
+        ("http://file:4317 and a path".to_owned(), OtlpProtocol::Grpc, Duration::from_secs(3));
     assert_eq!(target(otlp.traces.as_ref()), file);
     assert!(otlp.logs.is_none());
     let header = &otlp.traces.as_ref().unwrap().headers[0];

@@ -5,14 +5,37 @@
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use crate::telemetry::labels::{RequestDurationLabels, Status, UpstreamDurationLabels};
 use crate::telemetry::names::{Metric, SemanticMetric};
-use crate::telemetry::outcome::NO_ENDPOINT;
+use crate::telemetry::outcome::{MethodName, NO_ENDPOINT};
 use crate::telemetry::registry::{
     Histogram, Kind, LabelText, Labels, Layout, Measured as _, Named, Point, Registry, Value,
 };
 use crate::telemetry::series::{SERIES_MAX, Series};
+use crate::telemetry::trace_ids::TraceIds;
+
+/// One exchange with the upstream, successful or not.
+#[derive(Clone, Copy, Debug)]
+pub struct UpstreamOutcome<'a> {
+    /// Account name in the config.
+    pub account: &'a str,
+    /// Resource of the budget that it was charged to.
+    pub resource: &'a str,
+    /// Route template of the endpoint table.
+    pub endpoint: &'static str,
+    /// Request method.
+    pub method: MethodName,
+    /// Host of the upstream.
+    pub server_address: &'a str,
+    /// The upstream's status; `None` without an answer.
+    pub status: Option<u16>,
+    /// Time from sending the request to the head of its answer, or to giving up.
+    pub duration: Duration,
+    /// The trace that it belongs to.
+    pub trace: Option<&'a TraceIds>,
+}
 
 /// Upper bounds in seconds. A hit takes well under a millisecond; the upstream gives up after 10 s
 /// (SPECIFICATION, "Limits in practice"); 30 s is the default of both `response_timeout` and

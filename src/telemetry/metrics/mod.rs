@@ -30,14 +30,14 @@ use super::labels::{
     WebhookLabels,
 };
 use super::names::Metric;
-use super::outcome::{MethodName, Outcome};
+use super::outcome::Outcome;
 use super::registry::{
     Counter, Gauge, Histogram, Layout, Measured, Registry, Snapshot, TextFormat,
 };
 use super::series::{SERIES_MAX, Series};
 use super::tally::{ClientFigures, Tally};
-use super::trace_ids::TraceIds;
 use crate::clock::Timestamp;
+pub use durations::UpstreamOutcome;
 pub use process::BUILD_COMMIT;
 use process::ProcessFigures;
 pub use refusals::RecentRefusal;
@@ -62,27 +62,6 @@ type Count<S> = Series<S, Counter>;
 type Level<S> = Series<S, Gauge>;
 type Fraction<S> = Series<S, Gauge<f64>>;
 type Durations<S> = Series<S, Histogram>;
-
-/// One exchange with the upstream, successful or not.
-#[derive(Clone, Copy, Debug)]
-pub struct UpstreamOutcome<'a> {
-    /// Account name in the config.
-    pub account: &'a str,
-    /// Resource of the budget that it was charged to.
-    pub resource: &'a str,
-    /// Route template of the endpoint table.
-    pub endpoint: &'static str,
-    /// Request method.
-    pub method: MethodName,
-    /// Host of the upstream.
-    pub server_address: &'a str,
-    /// The upstream's status; `None` without an answer.
-    pub status: Option<u16>,
-    /// Time from sending the request to the head of its answer, or to giving up.
-    pub duration: Duration,
-    /// The trace that it belongs to.
-    pub trace: Option<&'a TraceIds>,
-}
 
 /// Every metric of the gateway. Shared behind an `Arc`; all methods take `&self` and none blocks on
 /// I/O.
@@ -472,7 +451,7 @@ impl Metrics {
         self.registry.snapshot()
     }
 
-    /// Formats them as OpenMetrics text.
+    /// Formats them as `OpenMetrics` text.
     pub fn encode(&self) -> String {
         self.snapshot().text(TextFormat::OpenMetrics)
     }

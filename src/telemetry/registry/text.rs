@@ -1,4 +1,4 @@
-//! The text of `/metrics`: OpenMetrics, or the older text format of Prometheus.
+//! The text of `/metrics`: `OpenMetrics`, or the older text format of Prometheus.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use super::{Buckets, Exemplar, Kind, LabelText, Labels, Sample, Value};
 /// A format of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextFormat {
-    /// OpenMetrics 1.0, with exemplars.
+    /// `OpenMetrics` 1.0, with exemplars.
     OpenMetrics,
     /// Prometheus' text format 0.0.4, which has none.
     Plain,
@@ -22,8 +22,8 @@ impl TextFormat {
         }
     }
 
-    /// Chooses by the header `Accept`: plain text where it is wanted more than OpenMetrics, which
-    /// is the default.
+    /// Chooses by the header `Accept`: plain text where it is wanted more than `OpenMetrics`,
+    /// which is the default.
     pub fn accepted(accept: Option<&str>) -> Self {
         let Some(accept) = accept else { return Self::OpenMetrics };
         let weight = |name: &str, group: &str| {

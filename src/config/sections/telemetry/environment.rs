@@ -190,8 +190,12 @@ impl Environment<'_, '_> {
                 let problem = format!("variable {set}: one of two");
                 self.0.refuse::<()>("otlp_client_certificate", problem, &accepted);
             };
-            paths.0.map(|_| refused(&cert));
-            paths.1.map(|_| refused(&key));
+            if paths.0.is_some() {
+                refused(&cert);
+            }
+            if paths.1.is_some() {
+                refused(&key);
+            }
             return None;
         };
         match load_certificate(Path::new(&chain), Path::new(&own_key)) {
