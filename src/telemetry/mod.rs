@@ -9,6 +9,7 @@
 //! spans::finish(&span, &outcome);   // the server span's attributes
 //! ```
 //!
+//! The metrics are read from one `registry`, by a scrape and by the export (`otlp`) alike.
 //! Left out: decisions, clock readings other than the time on a log line, and the dashboard
 //! (`admin`).
 
