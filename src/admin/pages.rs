@@ -133,7 +133,7 @@ pub fn figures(gateway: &Gateway) -> Snapshot {
     let (now, snapshot) = accounts_of(gateway);
     gateway.audit.report_broken_invariants();
     let health = gateway.dispatcher.tokens().health(now);
-    gateway.env.metrics.scrape(|metrics| {
+    gateway.env.metrics.read(|metrics| {
         metrics.set_cache(entries, bytes);
         metrics.set_spools(spools.files, spools.bytes);
         if let Some(reach) = reach(gateway) {

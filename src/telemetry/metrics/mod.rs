@@ -437,13 +437,18 @@ impl Metrics {
     /// Returns all metrics for one scrape or export: clears the gauges, lets `draw` set them with
     /// the `set_` methods, and reads. Scrapes are serialised, so that none sees another's
     /// unfinished gauges; `draw` must not scrape.
-    pub fn scrape(&self, draw: impl FnOnce(&Self)) -> Snapshot {
+    pub fn read(&self, draw: impl FnOnce(&Self)) -> Snapshot {
         let _alone = self.scraping.lock();
         self.gauges.clear();
         self.counts.replicas.clear();
         self.counts.spending.own_budgets.clear();
         draw(self);
         self.snapshot()
+    }
+
+    /// Does the same, and returns the text of one scrape in `OpenMetrics`.
+    pub fn scrape(&self, draw: impl FnOnce(&Self)) -> String {
+        self.read(draw).text(TextFormat::OpenMetrics)
     }
 
     /// Reads all metrics, with the gauges as the last scrape has set them.

@@ -271,7 +271,6 @@ fn an_upstream_that_gave_no_answer_is_counted_as_none() {
 fn a_scrape_shows_only_the_gauges_drawn_for_it() {
     let metrics = everything_once();
     let text = metrics.scrape(|metrics| metrics.set_waiting("other", 1));
-    let text = text.text(TextFormat::OpenMetrics);
     assert_line(&text, r#"weir_waiting{client="other"} 1"#);
     assert!(
         !text.contains(r#"weir_waiting{client="ci"}"#) && !text.contains("weir_budget_limit{"),
@@ -287,7 +286,7 @@ fn a_scrape_never_sees_the_half_drawn_gauges_of_another() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..50 {
-                    let text = metrics.scrape(draw).text(TextFormat::OpenMetrics);
+                    let text = metrics.scrape(draw);
                     assert_line(&text, r#"weir_token_healthy{account="bot",token="0"} 1"#);
                     assert_line(&text, r#"weir_waiting{client="ci"} 4"#);
                 }
