@@ -188,9 +188,9 @@ async fn every_metric_of_the_specification_is_exported() {
     let mut named: Vec<&str> = rows.filter_map(|row| row.split('`').next()).collect();
     let mut received = collector
         .until(|received| {
-            let names = received.metrics.iter().map(|metric| metric.name.clone());
-            let names: Vec<String> = names.collect();
-            (!names.is_empty()).then_some(names)
+            let metrics = received.metrics.iter().map(|metric| metric.name.clone());
+            let metrics: Vec<String> = metrics.collect();
+            (!metrics.is_empty()).then_some(metrics)
         })
         .await;
     named.sort_unstable();

@@ -56,7 +56,7 @@ async fn scrape(process: &Process, accept: &str) -> String {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |digits, byte| digits + &format!("{byte:02x}"))
 }
 
 fn find<'r>(received: &'r Received, name: &str) -> Option<&'r Metric> {
@@ -182,6 +182,28 @@ async fn a_collector_that_is_away_is_one_line_and_its_return_another() {
     let about = |message: &str| lines.iter().filter(|line| line["message"] == message).count();
     assert_eq!(about("the collector is away, the export goes on"), 1, "{lines:#?}");
     assert_eq!(about("the collector is back"), 1, "{lines:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_that_refuses_a_signal_is_one_line() {
+    let collector = Collector::start().await;
+    collector.answer_with(400);
+    let keys = "otlp_signals = [\"metrics\"]\notlp_metrics_interval = \"50ms\"";
+    let stage =
+        Stage::new(&format!("otlp_endpoint = \"http://{}\"\n{keys}", collector.address)).await;
+    let process = stage.start(&[]);
+    let refused = process.logged("the collector refuses an export").await;
+    assert_eq!(
+        (&refused["signal"], &refused["error"]),
+        (&"metrics".into(), &"HTTP status 400".into())
+    );
+    collector.until(|received| (received.heads.len() > 3).then_some(())).await;
+    collector.answer_with(200);
+    process.logged("the collector takes the export again").await;
+    end(&process).await;
+    let lines = process.log();
+    let refused = lines.iter().filter(|line| line["message"] == refused["message"]);
+    assert_eq!(refused.count(), 1, "{lines:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
