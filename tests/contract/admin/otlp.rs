@@ -193,10 +193,8 @@ async fn a_collector_that_refuses_a_signal_is_one_line() {
         Stage::new(&format!("otlp_endpoint = \"http://{}\"\n{keys}", collector.address)).await;
     let process = stage.start(&[]);
     let refused = process.logged("the collector refuses an export").await;
-    assert_eq!(
-        (&refused["signal"], &refused["error"]),
-        (&"metrics".into(), &"HTTP status 400".into())
-    );
+    assert_eq!(refused["signal"], "metrics");
+    assert_eq!(refused["error"], "HTTP status 400");
     collector.until(|received| (received.heads.len() > 3).then_some(())).await;
     collector.answer_with(200);
     process.logged("the collector takes the export again").await;
