@@ -271,7 +271,7 @@ impl FinishedRequest {
             shadowed_by: outcome.shadowed.map(str::to_owned),
             held: outcome.held.as_ref().map(Held::from).unwrap_or_default(),
             error: outcome.error.as_ref().map(text),
-            trace_id: outcome.trace_id.as_ref().map(text),
+            trace_id: outcome.trace.as_ref().map(|trace| trace.trace_id().to_string()),
             steps: has_steps.then(|| story.steps.iter().map(StepShown::from).collect()),
         }
     }

@@ -19,6 +19,8 @@ const KEYS: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","kid":"1","alg":"ES256"
 /// `{"alg":"ES256","kid":"1"}`, `{"iss":"http://127.0.0.1:1"}` and no signature.
 const FOREIGN_TOKEN: &str =
     "eyJhbGciOiJFUzI1NiIsImtpZCI6IjEifQ.eyJpc3MiOiJodHRwOi8vMTI3LjAuMC4xOjEifQ.AAAA";
+/// The key of a client that may do nothing but ask who it is, by a rule in shadow mode.
+const TRIED_KEY: &str = "weir_key_of_the_client_tried_in_tests";
 /// The accounts beside `ada`, with their tokens in the seed world.
 const OTHERS: [(&str, &str); 2] =
     [("ben", "emu_classic_ben_all_scopes"), ("cleo", "emu_classic_cleo_all_scopes")];
@@ -37,6 +39,8 @@ pub enum Situation {
     AsynchronousWrite,
     Delivery,
     Reload,
+    /// A request that an access rule in shadow mode would refuse.
+    Shadowed,
 }
 
 /// See the module.
@@ -99,6 +103,10 @@ impl Special {
                 http::send(address, "POST /_weir/webhooks", &json!({ "action": "opened" }));
             }
             Situation::Reload => self.gateway.reload_same(),
+            Situation::Shadowed => {
+                let key = format!("Authorization: Bearer {TRIED_KEY}\r\n");
+                http::exchange(address, "GET /repos/acme/widgets", &key, "");
+            }
         }
     }
 
@@ -121,6 +129,10 @@ fn sections(issuer: &str, snapshot: &Path) -> String {
             "[[clients]]\nname = \"leaving\"\nkeys = [{{ sha256 = \"{zeros}1\", expires = \"2099-01-31\" }}]\n\
              [[issuers]]\nname = \"actions\"\nurl = \"{issuer}\"\naudience = \"weir\"\njwks_url = \"{issuer}/keys\"\n"
         )
+        + &config::client("tried", TRIED_KEY, "allow = [\"GET /user\"]\nbudget = { core = \"100/h\" }")
+        + &config::section("shadow", "access = true")
+        // Nobody listens there, and each export fails.
+        + &config::section("telemetry", "otlp_endpoint = \"http://127.0.0.1:9\"")
         + &config::section("webhooks", "secret = { value = \"a-secret-of-deliveries\" }")
         + &config::section("writes", config::UNSPACED)
         + &config::section(

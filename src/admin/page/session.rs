@@ -17,7 +17,7 @@ use secrecy::ExposeSecret;
 
 use crate::clock::Timestamp;
 
-const COOKIE: &str = "weir_admin";
+const COOKIE: &str = "weir-session";
 /// Life of a session. Our choice: a shift.
 const SESSION_TIME: Duration = Duration::from_hours(12);
 /// Purpose of the signature: another use of the token as a key signs nothing that holds here.
@@ -66,9 +66,9 @@ impl Sessions {
     /// The cookie that removes that of a session.
     pub fn removal(is_tls: bool) -> HeaderValue {
         HeaderValue::from_static(if is_tls {
-            "weir_admin=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict; Secure"
+            "weir-session=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict; Secure"
         } else {
-            "weir_admin=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
+            "weir-session=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
         })
     }
 
@@ -231,7 +231,7 @@ mod tests {
             let address = IpAddr::from((0x2001_0db8 << 96 | address).to_be_bytes());
             assert_eq!(sessions.try_login(address, NOW), Ok(()));
         }
-        let another = IpAddr::from((0x2001_0db8_u128 << 96 | 99).to_be_bytes());
+        let another = IpAddr::from((0x2001_0db8_u128 << 96 | 0x63).to_be_bytes());
         assert!(sessions.try_login(another, NOW).is_err());
     }
 

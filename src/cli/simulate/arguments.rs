@@ -111,12 +111,12 @@ pub struct Simulate {
     pub spacing: Option<Duration>,
     /// The requests of a recorded access log instead of a workload
     ///
-    /// The log is the gateway's in JSON, or one of nginx, Apache, HAProxy or Envoy, in text or JSON,
-    /// the service's audit log, or CSV with the heading time,client,method,path. The same requests
-    /// of the same clients come at the same distances in time. The gateway's log has no queries and
-    /// no bodies: what differed only in these counts as the same. What is left out is counted, and
-    /// the first lines that cannot be read are shown. The log has its own bots, so --bots and
-    /// --workload are refused beside it.
+    /// The log is the gateway's in JSON, or one of nginx, Apache, HAProxy or Envoy, in text or
+    /// JSON, the service's audit log, or CSV with the heading time,client,method,path. The same
+    /// requests of the same clients come at the same distances in time. The gateway's log has no
+    /// queries and no bodies: what differed only in these counts as the same. What is left out is
+    /// counted, and the first lines that cannot be read are shown. The log has its own bots, so
+    /// --bots and --workload are refused beside it.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["bots", "workload"])]
     pub trace: Option<PathBuf>,
     /// How many times as many clients as in the log ask, such as 3x or 0.5x; further ones ask for

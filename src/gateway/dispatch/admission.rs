@@ -21,8 +21,9 @@ use crate::decision::Invariant;
 use crate::decision::fleet::{Answer, Report};
 use crate::decision::{
     AccountId, AccountSnapshot, Admission, BudgetView, ClientBudgetSnapshot, ClientId, Decision,
-    Demand, Grant, HeldRequests, LeaseId, LimitDenied, Question, QuotaLedger, Recovered, SavedLedger, Settings,
-    Settlement, Shadowed, SpendingMark, Spent, SpentBudget, Stated, Ticket, WriteSpacing,
+    Demand, Grant, HeldRequests, LeaseId, LimitDenied, Question, QuotaLedger, Recovered,
+    SavedLedger, Settings, Settlement, Shadowed, SpendingMark, Spent, SpentBudget, Stated, Ticket,
+    WriteSpacing,
 };
 
 use crate::gateway::dispatch::graphql_prices::GraphqlPrices;

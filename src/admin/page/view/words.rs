@@ -103,6 +103,7 @@ pub fn limit(limit: LimitKind) -> &'static str {
         LimitKind::Spacing => "writes keep their distance",
         LimitKind::Pace => "the budget is spread over its window",
         LimitKind::BatchFloor => "batch clients leave the rest to others",
+        LimitKind::ClientBudget => "the client's own budget is spent",
         LimitKind::QueueFull => "the wait queue is full",
         LimitKind::NoAccount => "no account may send it",
     }

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use crate::api::{AccountKind, Dialect, ResourceName, TokenKind};
 use crate::config::input::reader::Choice;
 use crate::config::{
-    BudgetMode, CaRoots, ClientAuth, Durability, Freshness, LogFormat, OtlpProtocol, OtlpSignal, Pace, Priority, Temporality,
+    BudgetMode, CaRoots, ClientAuth, Durability, Freshness, LogFormat, OtlpProtocol, OtlpSignal,
+    Pace, Priority, Temporality,
 };
 
 /// A reference to a variable.

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
-
 use super::super::{Count, Level, Metrics, Series, counts, set};
 use crate::clock::Timestamp;
 use crate::telemetry::labels::{ClientBudgetLabels, Name, ShadowLabels};
 use crate::telemetry::names::Metric;
+use crate::telemetry::registry::{Gauge, Registry};
 
 pub struct OwnBudgetFigures {
     limit: Level<ClientBudgetLabels>,
