@@ -212,8 +212,8 @@ impl Report {
         self.limits(limit).map(LimitReport::used).min_by(f64::total_cmp)
     }
 
-    /// Returns the limit that is nearest to its end: its account, its name, and the used fraction of
-    /// its fullest window, 0 to 1. `None` if nothing was used.
+    /// Returns the limit that is nearest to its end: its account, its name, and the used fraction
+    /// of its fullest window, 0 to 1. `None` if nothing was used.
     pub fn nearest(&self) -> Option<(&str, &str, f64)> {
         let all = self.accounts.iter().flat_map(|account| {
             let budgets = account.budgets.iter().map(|budget| {

@@ -1,5 +1,5 @@
-//! The log of another gateway, scaled: the answer names a number of accounts, and one less shows the
-//! waits and refusals that it warned of (SPECIFICATION, "Recorded logs").
+//! The log of another gateway, scaled: the answer names a number of accounts, and one less shows
+//! the refusals that it warned of (SPECIFICATION, "Recorded logs").
 
 use std::fmt::Write as _;
 use std::process::Command;
