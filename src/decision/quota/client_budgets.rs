@@ -400,7 +400,7 @@ impl QuotaLedger {
         }
     }
 
-    /// What this replica's clients have spent since the last call, for the other replicas.
+    /// Units that this replica's clients have spent since the last call, for the other replicas.
     pub(in crate::decision) fn own_news(&mut self) -> Vec<SpentBudget> {
         self.client_budgets.news()
     }

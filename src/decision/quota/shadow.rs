@@ -1,8 +1,8 @@
 //! Limits in shadow mode: a request that a limit of the gateway would hold is sent all the same
 //! (SPECIFICATION, "Shadow mode").
 //!
-//! What the upstream has said itself still holds: a spent budget, an unknown one whose state is
-//! being asked for, and a pause after a refusal.
+//! The upstream's own words still hold: a spent budget, an unknown one whose state is being asked
+//! for, and a pause after a refusal.
 
 use super::denial::Blocked;
 use super::limits::primary::WindowDemand;

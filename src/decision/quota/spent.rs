@@ -41,7 +41,7 @@ struct SpentAccount {
 pub struct SpendingMark {
     at: Timestamp,
     known: HashMap<AccountId, Known>,
-    /// What the own budgets of clients had spent.
+    /// Units that the own budgets of clients had spent.
     client_budgets: HashMap<BudgetId, u64>,
 }
 

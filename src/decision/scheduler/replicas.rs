@@ -76,7 +76,7 @@ impl Admission {
         self.ledger.closed_elsewhere(now, account, whole_for, resources_for);
     }
 
-    /// What clients have spent of their own budgets since the last call, for the other replicas.
+    /// Units of their own budgets that clients have spent since the last call, for the others.
     pub(crate) fn own_news(&mut self) -> Vec<SpentBudget> {
         self.ledger.own_news()
     }

@@ -34,7 +34,7 @@ struct Tracked {
     suspected: Vec<TokenId>,
     figures: Figures,
     holding: Option<(Hold, Moment)>,
-    /// What has happened to it, at most [`STEPS_MAX`]; none for an answer from the cache.
+    /// Its steps so far, at most [`STEPS_MAX`]; none for an answer from the cache.
     steps: Vec<(Moment, Happened)>,
     /// The duration of the hold in `figures`.
     held_for: Duration,

@@ -47,7 +47,7 @@ pub struct Client {
     pub weight: NonZeroU32,
     /// Order among waiting requests.
     pub priority: Priority,
-    /// What it may spend of each resource.
+    /// Amounts that it may spend, by resource.
     pub budgets: Budgets,
     /// The consequence of a spent budget.
     pub budget_mode: BudgetMode,

@@ -40,7 +40,7 @@ impl SpentSecondary {
 }
 
 impl Secondary {
-    /// Returns what a successor with the state of this time knows.
+    /// Returns the amounts that a successor with the state of this time knows.
     pub fn known(&self, now: Timestamp) -> Known {
         let limit = self.rest_points.limit;
         let points = self.rest_points.each();
