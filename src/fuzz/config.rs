@@ -53,6 +53,8 @@ fn read(text: &str) -> Result<Config, Faults> {
         "APP_KEY" => Some(KEY.to_owned()),
         // Addresses, which are no secrets.
         _ if name.to_ascii_lowercase().ends_with("_proxy") => None,
+        // Of OpenTelemetry's variables, headers alone are secrets.
+        _ if name.starts_with("OTEL_") && !name.ends_with("_HEADERS") => None,
         _ => Some(SECRET.to_owned()),
     };
     parse(text, "weir.toml", &environment, Path::new(FOLDER))

@@ -84,6 +84,7 @@ fn full_outcome() -> Outcome {
     outcome.account = Some("bot".into());
     outcome.resource = Some("core".into());
     outcome.refusal = Some("upstream");
+    outcome.shadowed = Some("points");
     outcome.held = Some(WaitCause {
         by: "primary",
         account: Some("bot".into()),
