@@ -184,10 +184,13 @@ impl Trace {
         }
         let fields: Map<String, Value> =
             serde_json::from_str(line).map_err(|_| "not a JSON object")?;
-        if fields.contains_key("message") && fields.contains_key("level") {
+        let message = fields.get("message").and_then(Value::as_str);
+        let foreign = foreign::of_json(&fields);
+        let is_own = message == Some("request") || fields.contains_key("level");
+        if message.is_some() && (is_own || foreign.is_err()) {
             self.take_own(fields)
         } else {
-            self.take_foreign(foreign::of_json(&fields)?)
+            self.take_foreign(foreign?)
         }
     }
 

@@ -266,7 +266,7 @@ async fn log_lines_of_another_shape_are_counted() {
     assert_eq!(output.status.code(), Some(0), "{text}");
     for part in [
         "2 requests",
-        ":2: not a JSON object",
+        ":2: neither JSON nor a line of nginx",
         "1 line that cannot be read",
         "1 line of other records",
         "without a cache_key",

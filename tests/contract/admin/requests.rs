@@ -115,7 +115,7 @@ async fn an_unknown_request_and_a_wrong_question_get_clear_errors() {
         (Method::GET, "/api/requests/none", 404, "no request with this id is known"),
         (Method::GET, "/api/requests?staus=5xx", 422, "known are `client`"),
         (Method::POST, "/api/requests", 405, "only GET and HEAD"),
-        (Method::GET, "/api/requests/a/b", 404, "there is /healthz"),
+        (Method::GET, "/api/requests/a/b", 404, "there is /, /healthz"),
     ] {
         let reply = operator.ask(method, path, None).await;
         reply.assert_status(status);
