@@ -1,4 +1,4 @@
-//! What `deploy/` holds, tried as far as possible without its platforms: alerts and dashboard in a
+//! The contents of `deploy/`, tried as far as possible without its platforms: alerts and dashboard in a
 //! real Prometheus that scrapes real gateways, manifests against the schemas of Kubernetes, the
 //! chart by Helm, the image's file by a linter, and each sample config by `weir check`.
 //!

@@ -362,13 +362,18 @@ impl AdminApi {
     /// Names the failure of an exchange in the system's words, or in ours.
     fn not_http(&self, fault: &hyper::Error) -> Fault {
         let of_system = fault.source().and_then(|source| source.downcast_ref::<io::Error>());
+        let has_no_certificate =
+            self.tls.as_ref().is_some_and(|connector| !connector.has_certificate);
         match of_system {
+            // The alert may come before the end of the connection is seen.
+            Some(error) if has_no_certificate && demands_certificate(error) => {
+                self.not_admin(&"it demands a certificate: give --admin-cert and --admin-key")
+            }
             Some(error) => self.not_admin(error),
             None if fault.is_parse() => self.not_admin(&"its answer is not HTTP"),
-            None if self.tls.as_ref().is_some_and(|connector| !connector.has_certificate) => self
-                .not_admin(
-                    &"it closed the connection without an answer; if it demands a certificate, give --admin-cert and --admin-key",
-                ),
+            None if has_no_certificate => self.not_admin(
+                &"it closed the connection without an answer; if it demands a certificate, give --admin-cert and --admin-key",
+            ),
             None => self.not_admin(&"it closed the connection without an answer"),
         }
     }
@@ -437,6 +442,13 @@ fn not_done(path: &str, body: &[u8]) -> Option<Fault> {
         return None;
     }
     Some(Fault::NotDone { message: text("message")?, state: text("state") })
+}
+
+/// Returns true for the alert of a server that demands a certificate (RFC 8446 §6.2).
+fn demands_certificate(error: &io::Error) -> bool {
+    let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let alert = rustls::AlertDescription::CertificateRequired;
+    of_tls.is_some_and(|of_tls| *of_tls == rustls::Error::AlertReceived(alert))
 }
 
 /// Returns true if a 401 comes from an admin listener.

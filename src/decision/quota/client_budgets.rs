@@ -386,6 +386,11 @@ impl QuotaLedger {
         if is_beyond && !self.shadow.client_budgets { Priority::Batch } else { priority }
     }
 
+    /// Returns true if the request has a lower priority than its client, by a spent soft budget.
+    pub(super) fn is_last(&mut self, now: Timestamp, demand: &Demand) -> bool {
+        self.priority(now, demand) != self.client(demand.client).priority
+    }
+
     /// Reserves the units of an admitted request in its client's budget.
     pub(super) fn reserve_own(&mut self, demand: &Demand) -> Option<BudgetId> {
         let id = self.own_budget(demand)?;

@@ -207,9 +207,11 @@ impl QuotaLedger {
         let mut in_question = SmallVec::new();
         let account = match self.choose(now, demand, weight, list, &mut in_question) {
             Ok(account) => account,
-            Err(blocked) => {
+            Err(mut blocked) => {
                 let Some(account) = self.choose_in_shadow(now, demand, &blocked) else {
                     self.want_questions(now, &in_question);
+                    // Others that wait in the queue of its priority are not beyond their budgets.
+                    blocked.is_by_share |= self.is_last(now, demand);
                     return Err(blocked);
                 };
                 shadowed = shadowed.or_else(|| Some(blocked.shadowed(deadline)));
@@ -404,13 +406,10 @@ impl QuotaLedger {
         list: ListId,
         in_question: &mut SmallVec<[AccountId; 1]>,
     ) -> Result<AccountId, Blocked> {
-        let Self { accounts, candidates, learned, clients, free, short, .. } = self;
+        let priority = self.priority(now, demand);
+        let Self { accounts, candidates, learned, free, short, .. } = self;
         let resource = learned.get(&demand.endpoint).unwrap_or(&demand.resource);
-        let wanted = WindowDemand {
-            cost: demand.cost,
-            unproven: demand.unproven,
-            priority: client_of(clients, demand.client).priority,
-        };
+        let wanted = WindowDemand { cost: demand.cost, unproven: demand.unproven, priority };
         let is_listed = |id: &AccountId| candidates.lists_of(*id).any(|other| other == list);
         let prefer = demand.prefer.filter(is_listed);
         let ranked_by = if demand.cost == 0 { &*free } else { resource };

@@ -97,7 +97,7 @@ impl Scene {
             client_budgets: if chance.percent(50) { own_budgets(accounts) } else { Vec::new() },
             shadow: Shadow::default(),
             pace: if chance.percent(25) { Pace::Even } else { Pace::Burst },
-            batch_floor: 0.0,
+            batch_floor: if chance.percent(30) { 0.3 } else { 0.0 },
             waiting_max: 60,
             waiting_bytes_max: 4_000,
             limits,

@@ -209,6 +209,35 @@ fn a_soft_budget_puts_requests_last() {
 }
 
 #[test]
+fn a_spent_soft_budget_leaves_the_floor_to_others() {
+    let mut settings = settings(1, one_at_a_time());
+    settings.client_budgets = vec![ClientBudget { is_hard: false, ..units(0, 2) }];
+    settings.batch_floor = 0.5;
+    let mut queue = Admission::new(settings);
+    let probe = granted(queue.request(NOW, by(9), SOON));
+    answer(&mut queue, NOW, probe.lease, 40);
+    let free = granted(queue.request(NOW, Demand { cost: 0, ..by(9) }, SOON));
+    // All wait in one queue, before the budget is spent.
+    let [first, second, third] =
+        [0; 3].map(|client| waiting(queue.request(NOW, by(client), NOW + HOUR)));
+    let other = waiting(queue.request(NOW, by(1), NOW + HOUR));
+    unchanged(&mut queue, NOW, free.lease);
+    let mut served = Vec::new();
+    for left in [39, 38, 37] {
+        let decided: Vec<_> = queue.take_decided().collect();
+        let [(ticket, Ok(grant))] = decided[..] else { panic!("{served:?}: {decided:?}") };
+        served.push(ticket);
+        answer(&mut queue, NOW, grant.lease, left);
+    }
+    served.sort_unstable();
+    assert_eq!(served, [first, second, other], "the floor is for others");
+    queue.abandon(NOW, third);
+    let denied = refused(queue.request(NOW, by(0), SOON));
+    assert_eq!(denied.limit, LimitKind::BatchFloor);
+    assert_eq!(queue.audit(), []);
+}
+
+#[test]
 fn a_client_sees_its_own_budget() {
     let mut queue = queue(vec![units(0, 10), percent(1, 50)]);
     let accounts = demand(1).candidates;

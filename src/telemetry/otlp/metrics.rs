@@ -41,7 +41,7 @@ pub(super) struct Exports {
     temporality: Temporality,
     /// Start of all sums, in nanoseconds since the epoch.
     started_at: u64,
-    /// What the collector has of each sum, with the time of that.
+    /// The part of each sum that the collector has, with the time of that.
     before: HashMap<Key, (Value, u64)>,
 }
 

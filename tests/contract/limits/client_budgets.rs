@@ -142,7 +142,7 @@ async fn the_client_is_shown_its_own_budget() {
     let refused = world.get(&format!("{ISSUES}?page=4")).await;
     refused.assert_rate_limited(world.clock.now().as_secs());
     assert!(refused.json()["message"].as_str().unwrap().contains("own budget"), "{refused:?}");
-    // What is stored costs nothing.
+    // A stored answer costs nothing.
     world.get(&format!("{ISSUES}?page=1")).await.assert_status(200);
     let others = get(&world, OTHER_KEY, &format!("{ISSUES}?page=4")).await;
     others.assert_status(200);
