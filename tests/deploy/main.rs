@@ -1,6 +1,6 @@
 //! The contents of `deploy/`, tried as far as possible without its platforms: alerts and dashboard
-//! in a real Prometheus that scrapes real gateways, manifests against the schemas of Kubernetes, the
-//! chart by Helm, the image's file by a linter, and each sample config by `weir check`.
+//! in a real Prometheus that scrapes real gateways, manifests against the schemas of Kubernetes,
+//! the chart by Helm, the image's file by a linter, and each sample config by `weir check`.
 //!
 //! Prometheus, promtool and redis-server are packages of the system (`deploy/setup.sh test`). The
 //! others come from the package registry of Python (`tools`).
