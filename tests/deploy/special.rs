@@ -47,8 +47,10 @@ pub enum Situation {
 pub struct Special {
     gateway: Gateway,
     _upstream: Upstream,
-    /// Times that something has happened.
-    rounds: AtomicU64,
+    /// Lists that were asked for.
+    lists: AtomicU64,
+    /// Times that an asynchronous write was due.
+    writes: AtomicU64,
     _folder: TempDir,
 }
 
@@ -65,7 +67,13 @@ impl Special {
         let gateway = Gateway::start_with(&upstream.address, &listen, &sections);
         let refusal = json!({ "account": "cleo", "times": 1 });
         upstream.fault(&json!({ "fault": "secondary", "match": refusal }));
-        Self { gateway, _upstream: upstream, rounds: AtomicU64::new(0), _folder: folder }
+        Self {
+            gateway,
+            _upstream: upstream,
+            lists: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            _folder: folder,
+        }
     }
 
     /// The address of the admin listener.
@@ -77,14 +85,14 @@ impl Special {
     pub fn happens(&self, situation: Situation) {
         let address = &self.gateway.address;
         let key = format!("Authorization: Bearer {KEY}\r\n");
-        let round = self.rounds.fetch_add(1, Ordering::Relaxed);
         match situation {
             Situation::Configured => {}
             Situation::KeylessRequest => drop(http::get(address, "/user")),
             Situation::Flood => self.flood(),
             Situation::NewList => {
-                let page = format!("per_page={}&page={}", 1 + round % 100, 1 + round / 100);
-                let line = format!("GET /repos/acme/widgets/labels?{page}");
+                // Only the first page of a list is tried as an empty one.
+                let size = 1 + self.lists.fetch_add(1, Ordering::Relaxed) % 100;
+                let line = format!("GET /repos/acme/widgets/labels?per_page={size}");
                 http::exchange(address, &line, &key, "");
             }
             Situation::ForeignToken => {
@@ -92,8 +100,10 @@ impl Special {
                 http::exchange(address, "GET /user", &foreign, "");
             }
             // The upstream takes 80 in a minute, and a test asks hundreds of times in a second.
-            Situation::AsynchronousWrite if !round.is_multiple_of(16) => {}
             Situation::AsynchronousWrite => {
+                if !self.writes.fetch_add(1, Ordering::Relaxed).is_multiple_of(16) {
+                    return;
+                }
                 let line = "POST /repos/acme/widgets/issues/1/comments";
                 let preference = "Prefer: respond-async\r\nContent-Type: application/json\r\n";
                 let body = json!({ "body": "queued" }).to_string();
