@@ -51,6 +51,14 @@ struct Share {
     counts_for: Duration,
 }
 
+/// Sums over all replicas but one.
+struct Others {
+    /// Held, or may still count.
+    held: u64,
+    in_use: u64,
+    wants: u64,
+}
+
 /// The spaced writes, of which one replica at a time sends some.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Writes {
@@ -152,37 +160,43 @@ impl Record {
 
     fn sync_capacity(&mut self, id: ReplicaId, report: &CapacityReport, may_grant: bool) -> Part {
         let CapacityReport { name, max, floor, counts_for, usage } = report;
-        let Use { held, in_use, wants } = &usage;
-        let others = self.replicas.iter().filter(|(other, _)| **other != id);
-        let others = others.filter_map(|(_, replica)| replica.parts.get(name));
-        let wanted = others.clone().map(|part| u64::from(part.wants)).sum();
-        let needed = others.map(|part| u64::from(part.in_use) + u64::from(part.wants)).sum();
-        let held = (*held).max(*in_use);
+        let Use { held, in_use, wants } = *usage;
+        let held = held.max(in_use);
+        let others = self.others(name, id);
+        // A silent replica that is back may still use what others have got meanwhile.
+        let left = u32::try_from(u64::from(*max).saturating_sub(others.held)).unwrap_or(u32::MAX);
+        let free = left.saturating_sub(held);
+        let grant = if may_grant { fair_part(free, wants, others.wants).min(wants) } else { 0 };
         if let Some(replica) = self.replicas.get_mut(&id) {
-            let (in_use, wants) = (*in_use, *wants);
-            let part = Share { held, floor: *floor, in_use, wants, counts_for: *counts_for };
             if held == 0 && wants == 0 {
                 replica.parts.remove(name);
             } else {
+                let held = held.saturating_add(grant);
+                let (floor, counts_for, wants) = (*floor, *counts_for, wants - grant);
+                let part = Share { held, floor, in_use, wants, counts_for };
                 replica.parts.insert(name.clone(), part);
             }
         }
-        let free = u64::from(*max).saturating_sub(self.taken(name));
-        let free = u32::try_from(free).unwrap_or(u32::MAX);
-        let grant = if may_grant { fair_part(free, *wants, wanted).min(*wants) } else { 0 };
-        let part = self.replicas.get_mut(&id).and_then(|replica| replica.parts.get_mut(name));
-        if let Some(part) = part {
-            part.held = part.held.saturating_add(grant);
-            part.wants = part.wants.saturating_sub(grant);
-        }
         let held = held.saturating_add(grant);
-        // A silent replica that is back may still use what others have got meanwhile.
-        let others = self.taken(name).saturating_sub(u64::from(held));
-        let left = u64::from(*max).saturating_sub(others);
-        let left = u32::try_from(left).unwrap_or(u32::MAX);
-        let is_short = wanted > 0 && free == grant;
+        let is_short = others.wants > 0 && free == grant;
+        let needed = others.in_use + others.wants;
         let bound = if is_short { held.min(fair_part(*max, in_use + wants, needed)) } else { held };
         Part { held, bound: bound.min(left) }
+    }
+
+    /// Amounts of a capacity beside those of a replica.
+    fn others(&self, name: &str, id: ReplicaId) -> Others {
+        let gone = self.gone.get(name).into_iter().flatten();
+        let gone = gone.map(|gone| u64::from(gone.amount)).sum();
+        let mut others = Others { held: gone, in_use: 0, wants: 0 };
+        for (_, replica) in self.replicas.iter().filter(|(other, _)| **other != id) {
+            if let Some(part) = replica.parts.get(name) {
+                others.held += u64::from(part.held);
+                others.in_use += u64::from(part.in_use);
+                others.wants += u64::from(part.wants);
+            }
+        }
+        others
     }
 
     fn sync_budget(
