@@ -22,7 +22,7 @@ use super::process::{
 };
 use super::stored_writes::with_stored_writes;
 use crate::admin::{Admin, figures};
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::config::{self, Config, Listen, WriteStore};
 use crate::gateway::{
     Current, Drained, Inherited, Leaving, Listening, Recovery, Sockets, log_warnings,
@@ -41,6 +41,9 @@ const TASKS_DROPPED_WITHIN: Duration = Duration::from_secs(1);
 /// The longest wait of a successor for the first look at its tokens, without which it would not be
 /// ready. Chosen here: an upstream that takes longer is slow for the predecessor too.
 const LOOK_WITHIN: Duration = Duration::from_secs(10);
+/// The largest usual difference between two clocks. Chosen here: machines that keep their clocks
+/// differ by milliseconds, and the answer of Redis may take a second.
+const CLOCKS_DIFFER_BY_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Args)]
 pub struct Serve {
@@ -242,13 +245,27 @@ async fn begin(
 async fn examine_state(config: &Config) -> Result<(), Logged> {
     let Some(redis) = &config.state.redis else { return Ok(()) };
     match RedisHome::examine(redis).await {
-        Ok(()) => Ok(()),
+        Ok(its_time) => {
+            if let Some(fault) = clock_fault(Clock::system().now(), its_time) {
+                warn!("{fault}: keys, tokens and sessions may end too early or too late here");
+            }
+            Ok(())
+        }
         Err(Examined::Away(reason)) => {
             warn!(%reason, "Redis is out of reach: this replica is not ready before it is there");
             Ok(())
         }
         Err(Examined::Unsuitable(fault)) => Err(logged("Redis cannot be used")(fault)),
     }
+}
+
+/// The difference of this machine's clock from that of Redis, if it is a fault. The limits of
+/// replicas keep to the clock of Redis alone.
+fn clock_fault(own: Timestamp, of_redis: Timestamp) -> Option<String> {
+    let (ahead, behind) = (own.since(of_redis), of_redis.since(own));
+    let (by, side) = if ahead > behind { (ahead, "ahead of") } else { (behind, "behind") };
+    (by > CLOCKS_DIFFER_BY_MAX)
+        .then(|| format!("this machine's clock is {} s {side} that of Redis", by.as_secs()))
 }
 
 /// Logs an error.
@@ -359,6 +376,24 @@ async fn serve_until_end(
                     manager.ready();
                 }));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_that_differ_are_a_fault() {
+        let of_redis = Timestamp::from_secs(1_000);
+        for (own, fault) in [
+            (995, None),
+            (1_005, None),
+            (1_006, Some("this machine's clock is 6 s ahead of that of Redis")),
+            (940, Some("this machine's clock is 60 s behind that of Redis")),
+        ] {
+            assert_eq!(clock_fault(Timestamp::from_secs(own), of_redis).as_deref(), fault);
         }
     }
 }

@@ -23,6 +23,8 @@ const SENTINEL_PORT: u16 = 26379;
 const OP_TIMEOUT: Duration = Duration::from_millis(50);
 /// Default of the prefix of keys and channels.
 const PREFIX: &str = "weir";
+/// Keys of the user of the Sentinels.
+const SENTINEL_USER: [&str; 2] = ["sentinel_username", "sentinel_password"];
 /// Default, for a small deployment.
 const REPLICAS_MAX: NonZeroU32 = NonZeroU32::new(3).unwrap();
 /// More replicas would have parts of single units.
@@ -52,6 +54,10 @@ pub struct Redis {
     pub username: Option<String>,
     /// Password of the user.
     pub password: Option<Secret>,
+    /// Name of the ACL user of the Sentinels; `None`: their default user.
+    pub sentinel_username: Option<String>,
+    /// Password of the Sentinels.
+    pub sentinel_password: Option<Secret>,
     /// Certificate authorities to trust with `rediss`, instead of the system's.
     pub ca_file: Option<CaFile>,
     /// The time that one operation may take.
@@ -214,8 +220,13 @@ impl Read for Redis {
             );
             let sentinel = reader.optional::<Arc<str>>("sentinel");
             let is_cluster = reader.or("cluster", false);
-            let username = reader.optional::<Arc<str>>("username").map(|name| name.to_string());
-            let password = reader.optional("password");
+            let (username, password) = user(reader, ["username", "password"])?;
+            let sentinel_user = user(reader, SENTINEL_USER)?;
+            let set = SENTINEL_USER.into_iter().find(|key| reader.is_set(key));
+            if let Some(key) = set.filter(|_| sentinel.is_none()) {
+                return reader.refuse(key, "without sentinel", "sentinel = \"NAME\" beside it");
+            }
+            let (sentinel_username, sentinel_password) = sentinel_user;
             let ca_file = reader.optional("ca_file");
             let op_timeout = reader.positive("op_timeout", OP_TIMEOUT);
             let prefix = reader.or::<Arc<str>>("prefix", PREFIX.into());
@@ -228,9 +239,6 @@ impl Read for Redis {
                 (None, true) => Topology::Cluster,
                 (None, false) => Topology::Single,
             };
-            if username.is_some() && !reader.is_set("password") {
-                return reader.refuse("username", "without password", "both, or password alone");
-            }
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
             if prefix.is_empty() || !prefix.bytes().all(is_plain) {
                 let accepted = "letters, digits and -_.: only";
@@ -243,6 +251,8 @@ impl Read for Redis {
                 topology,
                 username,
                 password,
+                sentinel_username,
+                sentinel_password,
                 ca_file,
                 op_timeout,
                 prefix,
@@ -250,6 +260,19 @@ impl Read for Redis {
             })
         })
     }
+}
+
+/// Reads a name with its password. A password alone is that of the default user.
+fn user(
+    reader: &mut Reader<'_>,
+    [name, password]: [&'static str; 2],
+) -> Option<(Option<String>, Option<Secret>)> {
+    let username = reader.optional::<Arc<str>>(name).map(|name| name.to_string());
+    let secret = reader.optional(password);
+    if username.is_some() && !reader.is_set(password) {
+        return reader.refuse(name, "without password", format!("both, or {password} alone"));
+    }
+    Some((username, secret))
 }
 
 impl Redis {
@@ -287,6 +310,8 @@ impl Redis {
             topology: Topology::Single,
             username: None,
             password: None,
+            sentinel_username: None,
+            sentinel_password: None,
             ca_file: None,
             op_timeout: OP_TIMEOUT,
             prefix: PREFIX.into(),
@@ -305,11 +330,15 @@ impl Redis {
             Topology::Sentinel(primary) => fields.push(("sentinel", text(primary))),
             Topology::Cluster => fields.push(("cluster", true.to_string())),
         }
-        if let Some(username) = &self.username {
-            fields.push(("username", text(username)));
+        for (key, name) in
+            [("username", &self.username), ("sentinel_username", &self.sentinel_username)]
+        {
+            fields.extend(name.as_ref().map(|name| (key, text(name))));
         }
-        if let Some(password) = &self.password {
-            fields.push(("password", password.printed()));
+        for (key, password) in
+            [("password", &self.password), ("sentinel_password", &self.sentinel_password)]
+        {
+            fields.extend(password.as_ref().map(|password| (key, password.printed())));
         }
         if let Some(ca_file) = &self.ca_file {
             fields.push(("ca_file", text(ca_file.path().display())));

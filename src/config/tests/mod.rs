@@ -283,7 +283,7 @@ fn no_secret_and_no_key_hash_is_ever_shown() {
             assert!(!shown.contains(secret), "{secret} is shown in {shown}");
         }
     }
-    assert_eq!(config.redacted_toml().matches("\"<redacted>\"").count(), 16);
+    assert_eq!(config.redacted_toml().matches("\"<redacted>\"").count(), 17);
     assert!(config.redacted_toml().contains("private_key = { env = \"APP_KEY\" }\n"));
 }
 

@@ -27,6 +27,18 @@ fn a_list_of_nodes_is_a_cluster_or_has_sentinels() {
 }
 
 #[test]
+fn sentinels_have_a_user_of_their_own() {
+    let own = "sentinel_username = \"watcher\", sentinel_password = { value = \"of-sentinels\" }";
+    let of_both = format!("password = {{ value = \"of-primary\" }}, {own}");
+    let redis = redis(&format!("{{ url = \"redis://a\", sentinel = \"primary\", {of_both} }}"));
+    let redis = redis.unwrap();
+    let shown = |secret: Option<Secret>| secret.unwrap().expose_secret().to_owned();
+    assert_eq!((redis.username, shown(redis.password)), (None, "of-primary".to_owned()));
+    assert_eq!(redis.sentinel_username.as_deref(), Some("watcher"));
+    assert_eq!(shown(redis.sentinel_password), "of-sentinels");
+}
+
+#[test]
 fn settings_that_cannot_be_meant_are_refused() {
     for (value, problem) in [
         ("\"http://a\"", "its scheme is neither redis nor rediss"),
@@ -38,6 +50,11 @@ fn settings_that_cannot_be_meant_are_refused() {
         ("{ url = \"redis://a/1\", cluster = true }", "a cluster has one database"),
         ("{ url = \"redis://a\", cluster = true, sentinel = \"x\" }", "beside sentinel"),
         ("{ url = \"redis://a\", username = \"weir\" }", "without password"),
+        (
+            "{ url = \"redis://a\", sentinel = \"x\", sentinel_username = \"weir\" }",
+            "without password",
+        ),
+        ("{ url = \"redis://a\", sentinel_password = { value = \"s3cret\" } }", "without sentinel"),
         ("{ url = \"redis://a\", ca_file = \"authority.pem\" }", "without TLS"),
         ("{ url = \"redis://a\", prefix = \"we ir\" }", "unusable as the beginning of keys"),
         ("{ url = \"redis://a\", op_timeout = \"0s\" }", "zero"),

@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::check::{self, Unsuitable};
 use super::listening;
-use crate::clock::timer_now;
+use crate::clock::{Timestamp, timer_now};
 use crate::config::{self, CaFile, Durability, RedisUrl, Topology};
 use crate::state::Away;
 
@@ -98,12 +98,15 @@ impl Connection {
         connection
     }
 
-    /// Connects once, and checks that the server is usable.
-    pub async fn examine(settings: &config::Redis) -> Result<(), Examined> {
+    /// Connects once, and checks that the server is usable. Returns the time of its clock.
+    pub async fn examine(settings: &config::Redis) -> Result<Timestamp, Examined> {
         let opener = Opener::new(settings).map_err(|fault| Examined::Away(away(&fault)))?;
         let wire = opener.open(settings.op_timeout, settings.writes).await?;
-        let checked = timeout(OPENED_WITHIN, opener.check_messages(wire, &settings.prefix)).await;
-        checked.map_err(|_| Away("no answer within a second".to_owned()))?
+        let checked = timeout(OPENED_WITHIN, async {
+            opener.check_messages(wire.clone(), &settings.prefix).await?;
+            opener.time(&wire).await
+        });
+        checked.await.map_err(|_| Away("no answer within a second".to_owned()))?
     }
 
     /// Runs a command.
@@ -273,13 +276,23 @@ impl Opener {
     }
 
     async fn check(&self, wire: &Wire, writes: Option<Durability>) -> Result<(), Examined> {
-        let node = match (wire, self) {
-            (Wire::Node(node), _) => node.clone(),
-            // One node stands for all: they are set up alike.
-            (Wire::Cluster(_), Self::Cluster(_, nodes)) => first_of(nodes).await?,
-            (Wire::Cluster(_), _) => return Ok(()),
-        };
-        check::check(node, writes).await
+        check::check(self.one_node(wire).await?, writes).await
+    }
+
+    async fn time(&self, wire: &Wire) -> Result<Timestamp, Examined> {
+        let mut node = self.one_node(wire).await?;
+        let time: RedisResult<(u64, u64)> = cmd("TIME").query_async(&mut node).await;
+        let (seconds, micros) = time.map_err(|fault| away(&fault))?;
+        Ok(Timestamp::from_millis(seconds * 1000 + micros / 1000))
+    }
+
+    /// A node that stands for all, because they are set up alike.
+    async fn one_node(&self, wire: &Wire) -> Result<MultiplexedConnection, Away> {
+        match (wire, self) {
+            (Wire::Node(node), _) => Ok(node.clone()),
+            (Wire::Cluster(_), Self::Cluster(_, nodes)) => first_of(nodes).await,
+            (Wire::Cluster(_), _) => Err(away(&no_node())),
+        }
     }
 
     /// Checks that the user may listen and send. Nobody hears the message, which has a channel of
@@ -387,6 +400,12 @@ fn sentinel(
     }
     if let Some(password) = &settings.password {
         builder = builder.set_client_to_redis_password(password.expose_secret());
+    }
+    if let Some(username) = &settings.sentinel_username {
+        builder = builder.set_client_to_sentinel_username(username);
+    }
+    if let Some(password) = &settings.sentinel_password {
+        builder = builder.set_client_to_sentinel_password(password.expose_secret());
     }
     if let Some(file) = &settings.ca_file {
         builder = builder

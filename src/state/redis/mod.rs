@@ -76,8 +76,8 @@ impl RedisHome {
         Self { connection, prefix: Arc::clone(&settings.prefix) }
     }
 
-    /// Connects once, and checks that the server is usable.
-    pub async fn examine(settings: &config::Redis) -> Result<(), Examined> {
+    /// Connects once, and checks that the server is usable. Returns the time of its clock.
+    pub async fn examine(settings: &config::Redis) -> Result<Timestamp, Examined> {
         Connection::examine(settings).await
     }
 

@@ -60,3 +60,12 @@ async fn a_wrong_password_is_said() {
     let fault = RedisHome::examine(&settings(&server, "password")).await.unwrap_err();
     assert!(fault.to_string().contains("Authentication required"), "{fault}");
 }
+
+#[tokio::test]
+async fn the_time_of_its_clock_is_known_from_the_start() {
+    let server = RedisServer::start(&[]);
+    let before = crate::clock::Clock::system().now();
+    let its_time = RedisHome::examine(&settings(&server, "clock")).await.unwrap();
+    let after = crate::clock::Clock::system().now();
+    assert!((before..=after).contains(&its_time), "{its_time:?}");
+}

@@ -18,6 +18,8 @@ use crate::support::{Setup, eventually};
 const BUDGET: usize = 40;
 /// Longer than a failover takes on a slow machine.
 const FAILED_OVER_WITHIN: Duration = Duration::from_secs(60);
+/// The Sentinel asks for a password, and the primary for none.
+const SENTINEL_PASSWORD: &str = "of-the-sentinel";
 
 /// Queued writes: more than are sent before a fault.
 const WRITES: usize = 6;
@@ -62,7 +64,8 @@ impl Sentinel {
         let config = folder.path().join("sentinel.conf");
         let text = format!(
             "port {port}\nbind 127.0.0.1\nsentinel monitor weir 127.0.0.1 {} 1\n\
-             sentinel down-after-milliseconds weir 500\nsentinel failover-timeout weir 5000\n",
+             sentinel down-after-milliseconds weir 500\nsentinel failover-timeout weir 5000\n\
+             requirepass {SENTINEL_PASSWORD}\n",
             primary.port()
         );
         std::fs::write(&config, text).unwrap();
@@ -102,7 +105,11 @@ impl Pair {
     }
 
     fn url(&self) -> String {
-        format!("{{ url = \"redis://127.0.0.1:{}\", sentinel = \"weir\" }}", self.sentinel.port)
+        let (port, password) = (self.sentinel.port, SENTINEL_PASSWORD);
+        format!(
+            "{{ url = \"redis://127.0.0.1:{port}\", sentinel = \"weir\", \
+             sentinel_password = {{ value = \"{password}\" }} }}"
+        )
     }
 
     /// Waits until the copy has all that the primary has acknowledged.

@@ -147,6 +147,8 @@ fn redis() -> Value {
                 "cluster": fragment("bool"),
                 "username": fragment("Arc"),
                 "password": secret(),
+                "sentinel_username": fragment("Arc"),
+                "sentinel_password": secret(),
                 "ca_file": fragment("CaFile"),
                 "op_timeout": text("0*[1-9][0-9]*(ms|s|m|h|d)"),
                 "prefix": text("[A-Za-z0-9._:-]+"),
