@@ -108,7 +108,7 @@ impl Pair {
         let (port, password) = (self.sentinel.port, SENTINEL_PASSWORD);
         format!(
             "{{ url = \"redis://127.0.0.1:{port}\", sentinel = \"weir\", \
-             sentinel_password = {{ value = \"{password}\" }} }}"
+             sentinel_password = {{ value = \"{password}\" }}, op_timeout = \"500ms\" }}"
         )
     }
 
@@ -158,7 +158,7 @@ async fn cluster(arguments: &[&str]) -> Vec<RedisServer> {
 
 fn url_of(nodes: &[RedisServer]) -> String {
     let urls: Vec<_> = nodes.iter().map(RedisServer::url).collect();
-    format!("{{ url = {urls:?}, cluster = true }}")
+    format!("{{ url = {urls:?}, cluster = true, op_timeout = \"500ms\" }}")
 }
 
 #[tokio::test(flavor = "multi_thread")]
