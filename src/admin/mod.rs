@@ -14,6 +14,7 @@ mod pages;
 pub(crate) mod reload;
 pub(crate) mod replicas;
 pub(crate) mod requests;
+pub(crate) mod telemetry;
 pub(crate) mod writes;
 
 pub(crate) use pages::figures;
@@ -187,6 +188,9 @@ async fn made(site: &Arc<Site>, request: Parts, body: Option<Bytes>) -> Reply {
             _ => only_post(),
         };
     }
+    if path == "/api/telemetry" {
+        return telemetry::answer(&request.method, body.as_ref());
+    }
     if path == "/api/replicas" {
         return match request.method {
             Method::GET | Method::HEAD => replicas::page(&gateway).await,
@@ -249,7 +253,7 @@ fn refused(request: &Parts, listen: &Listen) -> Option<Reply> {
 
 /// Returns true for the paths that answer POST.
 fn is_action(path: &str) -> bool {
-    matches!(path, "/api/reload" | "/api/cache/purge" | "/api/budgets/refresh")
+    matches!(path, "/api/reload" | "/api/cache/purge" | "/api/budgets/refresh" | "/api/telemetry")
         || writes::Page::of(path).is_some_and(writes::Page::is_action)
 }
 
@@ -276,7 +280,7 @@ fn walked(gateway: &Gateway, request: &Parts, body: Option<&Bytes>) -> Reply {
         "/api/cache/advice" => |gateway, _| pages::json(StatusCode::OK, &advice::of(gateway)),
         "/api/clients" => |gateway, _| pages::json(StatusCode::OK, &clients::of(gateway)),
         _ => {
-            let paths = "there is /, /healthz, /readyz, /metrics, /api/budgets, /api/budgets/refresh, /api/cache, /api/cache/advice, /api/cache/purge, /api/clients, /api/reload, /api/requests, /api/requests/ID, /api/writes, \
+            let paths = "there is /, /healthz, /readyz, /metrics, /api/budgets, /api/budgets/refresh, /api/cache, /api/cache/advice, /api/cache/purge, /api/clients, /api/reload, /api/requests, /api/requests/ID, /api/telemetry, /api/writes, \
                 /api/writes/ID, /api/writes/ID/cancel and /api/writes/ID/retry";
             return pages::error(StatusCode::NOT_FOUND, paths);
         }

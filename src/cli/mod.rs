@@ -67,6 +67,8 @@ enum Command {
     Replicas(admin::Replicas),
     /// Show the last requests of a running gateway
     Requests(admin::Requests),
+    /// Show or change what a running gateway logs and traces
+    Telemetry(admin::Telemetry),
     /// Show the health of every token, asked of a running gateway
     Tokens(admin::Tokens),
     /// Show live what a running gateway does, who spends and what is left
@@ -107,6 +109,7 @@ pub fn main() -> ExitCode {
         Command::Reload(reload) => reload.run(),
         Command::Replicas(replicas) => replicas.run(),
         Command::Requests(requests) => requests.run(),
+        Command::Telemetry(telemetry) => telemetry.run(),
         Command::Tokens(tokens) => tokens.run(),
         Command::Top(top) => top.run(),
         Command::Writes(writes) => writes.run(),

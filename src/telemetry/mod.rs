@@ -14,6 +14,7 @@
 //! (`admin`).
 
 pub mod access_log;
+mod controls;
 mod init;
 pub mod log;
 mod metrics;
@@ -37,6 +38,7 @@ mod writer;
 #[path = "../../tests/support/log.rs"]
 pub(crate) mod written;
 
+pub use controls::{Controls, Unchangeable, Values};
 pub use init::{Guard, InitError, LogFormat, LogLevel, TelemetrySettings, UnknownLevel, init};
 pub use metrics::{BUILD_COMMIT, Metrics, RecentRefusal, Spent, SpentSum, UpstreamOutcome};
 pub use otlp::{MetricsExport, OtlpProtocol, OtlpSettings, OtlpTarget, Sampling, Temporality};

@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::tls::AdminTlsArguments;
-use super::visible;
+use super::{paint, visible};
 use crate::admin::CHALLENGE;
 use crate::cli::process::{BAD_CONFIG, CONFIG_VARIABLE, DEFAULT_CONFIG, FAILED, runtime};
 use crate::config::{self, Faults, Secret};
@@ -177,7 +177,7 @@ impl AdminArguments {
             runtime.block_on(question(&api))
         });
         match output {
-            Ok(text) if io::stdout().lock().write_all(text.as_bytes()).is_ok() => ExitCode::SUCCESS,
+            Ok(text) if paint::print(&text).is_ok() => ExitCode::SUCCESS,
             // A closed pager is no success, because the output is incomplete.
             Ok(_) => FAILED.into(),
             Err(fault) => {
@@ -202,13 +202,11 @@ impl AdminArguments {
         self.run(command, async |api| {
             loop {
                 let text = question(api).await.unwrap_or_else(|fault| format!("{fault}\n"));
-                let mut output = io::stdout().lock();
-                let written = writeln!(output, "{clear}{text}").and_then(|()| output.flush());
+                let written = io::stdout().write_all(clear.as_bytes());
                 // Nobody reads any more.
-                if written.is_err() {
+                if written.and_then(|()| paint::print(&(text + "\n"))).is_err() {
                     return Ok(String::new());
                 }
-                drop(output);
                 tokio::time::sleep(pause).await;
             }
         })

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 use super::api::{AdminApi, Fault, GatewayOptions, WatchOptions};
-use super::plain;
+use super::{paint, plain};
 use crate::admin::budgets::{
     AccountBudgets, Budgets as Snapshot, RefreshProblem, Refreshed, ResourceBudget,
 };
@@ -133,7 +133,7 @@ fn render(budgets: &Snapshot, address: &str) -> String {
         .chain(accounts.iter().flat_map(|account| complaints(account, budgets.now)))
         .collect();
     if !complaints.is_empty() {
-        text.push_str("\nneeds attention\n");
+        let _ = writeln!(text, "\n{}", paint::bad("needs attention"));
         for complaint in complaints {
             let _ = writeln!(text, "  {complaint}");
         }
@@ -315,17 +315,15 @@ mod tests {
     }
 
     fn rendered(accounts: Vec<AccountBudgets>) -> String {
-        render(
-            &Snapshot {
-                now: NOW,
-                now_iso: "2027-01-15T08:00:00Z".into(),
-                waiting: 2,
-                upstreams: Vec::new(),
-                replicas: None,
-                accounts,
-            },
-            "127.0.0.1:9090",
-        )
+        let snapshot = Snapshot {
+            now: NOW,
+            now_iso: "2027-01-15T08:00:00Z".into(),
+            waiting: 2,
+            upstreams: Vec::new(),
+            replicas: None,
+            accounts,
+        };
+        paint::bare(&render(&snapshot, "127.0.0.1:9090"))
     }
 
     #[test]
@@ -345,6 +343,8 @@ mod tests {
             accounts: Vec::new(),
         };
         let text = render(&of(vec![upstream("down", Some(NOW - 90))]), "127.0.0.1:9090");
+        assert!(text.contains(&paint::bad("needs attention")), "{text:?}");
+        let text = paint::bare(&text);
         let line = "needs attention\n  https://api.example.com: the upstream is down for 90 s;";
         assert!(text.contains(line), "{text}");
         let text = render(&of(vec![upstream("suspected", None)]), "127.0.0.1:9090");

@@ -63,6 +63,7 @@ fn render(fleet: &Fleet, address: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::paint::bare;
     use super::*;
     use crate::admin::replicas::{AccountParts, Replicas};
 
@@ -94,6 +95,6 @@ mod tests {
             account  limit        replica        held  in use  wants  reported\n\
             bot      budget core  0a (this one)   120       3      0  0 s ago\n\
             bot      budget core  0b                7       3      0  has left\n";
-        assert_eq!(render(&fleet, "127.0.0.1:9090"), expected);
+        assert_eq!(bare(&render(&fleet, "127.0.0.1:9090")), expected);
     }
 }

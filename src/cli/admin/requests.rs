@@ -7,8 +7,8 @@ use clap::Args;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::api::{AdminApi, Fault, GatewayOptions, WatchOptions};
-use super::plain;
 use super::table::table;
+use super::{paint, plain};
 use crate::admin::requests::{FinishedRequest, LISTED_MAX, RequestList};
 use crate::cli::counted;
 
@@ -98,7 +98,7 @@ fn render(answer: &RequestList) -> String {
             plain(request.client.as_deref().unwrap_or("-")),
             plain(&request.method),
             plain(&request.path),
-            request.status.to_string(),
+            status(request.status),
             plain(&request.cache),
             seconds(request.duration_ms),
             seconds(request.queue_ms),
@@ -114,6 +114,15 @@ fn render(answer: &RequestList) -> String {
         answer.kept
     );
     text
+}
+
+fn status(status: u16) -> String {
+    let text = status.to_string();
+    match status {
+        500.. => paint::bad(&text),
+        400.. => paint::doubtful(&text),
+        _ => text,
+    }
 }
 
 /// The cause of a refusal or a wait.

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::api::{AdminApi, Fault, GatewayOptions, WatchOptions};
-use super::plain;
 use super::table::table;
+use super::{paint, plain};
 use crate::admin::budgets::{Budgets, TokenState};
 use crate::cli::counted;
 
@@ -66,7 +66,7 @@ fn render(tokens: &[Owned], address: &str, now: &str) -> String {
         [
             plain(account),
             plain(&token.token),
-            plain(&token.state),
+            if token.healthy { plain(&token.state) } else { paint::bad(&plain(&token.state)) },
             plain(token.rejected_since_iso.as_deref().unwrap_or("-")),
             plain(token.reason.as_deref().unwrap_or("-")),
         ]
@@ -97,6 +97,8 @@ mod tests {
             account  token  state    rejected since        reason\n\
             bot-2    0      benched  2026-11-28T03:12:05Z  401 Bad credentials\n\
             bot      0      healthy  -                     -\n";
-        assert_eq!(render(&tokens, "a:1", "2026-11-28T04:00:00Z"), expected);
+        let printed = render(&tokens, "a:1", "2026-11-28T04:00:00Z");
+        assert_eq!(paint::bare(&printed), expected);
+        assert!(printed.contains(&paint::bad("benched")), "{printed:?}");
     }
 }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use super::api::{AdminApi, AdminArguments, Fault, WatchOptions};
-use super::plain;
 use super::table::table;
+use super::{paint, plain};
 use crate::admin::budgets::{Budgets, ResourceBudget};
 use crate::admin::clients::{AllClients, ClientUse};
 use crate::cli::counted;
@@ -22,6 +22,8 @@ use crate::clock::machine_instant;
 const PAUSE: Duration = Duration::from_secs(2);
 /// Budgets shown.
 const BUDGETS: usize = 8;
+/// Thousandths of a budget below which it is painted.
+const LOW_PER_MILLE: u64 = 100;
 /// Clients shown.
 const CLIENTS: usize = 20;
 
@@ -115,8 +117,8 @@ fn render(
     for upstream in budgets.upstreams.iter().filter(|upstream| upstream.state != "up") {
         let since = upstream.down_since_iso.as_deref().map(plain);
         let since = since.map(|since| format!(" since {since}")).unwrap_or_default();
-        let _ =
-            writeln!(text, "{} is {}{since}", plain(&upstream.upstream), plain(&upstream.state));
+        let (name, state) = (plain(&upstream.upstream), plain(&upstream.state));
+        let _ = writeln!(text, "{}", paint::bad(&format!("{name} is {state}{since}")));
     }
     text.push('\n');
     lowest(budgets, &mut text);
@@ -143,11 +145,16 @@ fn lowest(budgets: &Budgets, text: &mut String) {
         [
             plain(&account.account),
             plain(&budget.resource),
-            left(budget).to_string(),
+            match per_mille(budget) {
+                0..LOW_PER_MILLE => paint::doubtful(&left(budget).to_string()),
+                _ => left(budget).to_string(),
+            },
             budget.limit.to_string(),
             format!("{} min", seconds.div_ceil(60)),
-            if account.cooldown_until.is_some() { "closed by the upstream" } else { "open" }
-                .to_owned(),
+            match account.cooldown_until {
+                Some(_) => paint::bad("closed by the upstream"),
+                None => "open".to_owned(),
+            },
         ]
     });
     table(heading, &(2..5), rows, text);
@@ -262,7 +269,10 @@ mod tests {
             client   requests/s  refused/s  waiting  units/min  points/min  units in all\n\
             crawler        15.0        0.0        2      900.0       900.0           130\n\
             docs            0.0        0.0        2        0.0         0.0            40\n";
-        assert_eq!(text, expected);
+        assert_eq!(paint::bare(&text), expected);
+        for painted in [paint::doubtful("98"), paint::heading("client")] {
+            assert!(text.contains(&painted), "{text:?}");
+        }
     }
 
     #[test]

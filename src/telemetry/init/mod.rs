@@ -9,14 +9,16 @@ use std::io;
 
 use thiserror::Error;
 use tracing::level_filters::LevelFilter;
+use tracing::subscriber::Interest;
 use tracing::{Metadata, Subscriber};
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::DefaultFields;
-use tracing_subscriber::layer::{Layer, SubscriberExt as _};
+use tracing_subscriber::layer::{Context, Filter, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::Registry;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use super::controls::{Controls, LevelControl};
 use super::format::LineFormat;
 use super::otlp::{Exporter, MetricsExport, OtlpSettings};
 use super::registry::Snapshot;
@@ -26,6 +28,14 @@ use super::writer::{LogWriter, WriterThread};
 const OWN: &str = env!("CARGO_CRATE_NAME");
 
 pub const LEVEL_VARIABLE: &str = "WEIR_LOG";
+/// The levels by name, the quietest first.
+const LEVELS: [(&str, LevelFilter); 5] = [
+    ("off", LevelFilter::OFF),
+    ("error", LevelFilter::ERROR),
+    ("warn", LevelFilter::WARN),
+    ("info", LevelFilter::INFO),
+    ("debug", LevelFilter::DEBUG),
+];
 /// Most characters of an unknown level in a message.
 const LEVEL_SHOWN: usize = 20;
 
@@ -43,10 +53,15 @@ pub enum LogFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLevel(LevelFilter);
 
+/// A text that is no level.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("unknown level {0} (accepted: off, error, warn, info, debug)")]
+pub struct UnknownLevel(String);
+
 /// A value of `WEIR_LOG` that is no level.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{LEVEL_VARIABLE}: unknown level {0} (accepted: off, error, warn, info, debug)")]
-pub struct UnknownLevel(String);
+#[error("{LEVEL_VARIABLE}: {0}")]
+pub struct UnknownVariable(UnknownLevel);
 
 impl LogLevel {
     /// Reads `WEIR_LOG`: `off`, `error`, `warn`, `info` or `debug`; `unset` if it is absent or
@@ -54,27 +69,41 @@ impl LogLevel {
     ///
     /// # Errors
     /// Anything else: a mistyped level would leave an operator without the expected lines.
-    pub fn from_environment(unset: Self) -> Result<Self, UnknownLevel> {
-        std::env::var_os(LEVEL_VARIABLE)
-            .map_or(Ok(unset), |value| Self::parse(&value.to_string_lossy(), unset))
+    pub fn from_environment(unset: Self) -> Result<Self, UnknownVariable> {
+        let value = std::env::var_os(LEVEL_VARIABLE).unwrap_or_default();
+        Self::of_variable(&value.to_string_lossy(), unset)
     }
 
     /// Warnings and errors: for commands with output of their own.
     pub const WARN: Self = Self(LevelFilter::WARN);
 
-    fn parse(value: &str, unset: Self) -> Result<Self, UnknownLevel> {
-        Ok(match value.trim().to_ascii_lowercase().as_str() {
-            "" => unset,
-            "off" => Self(LevelFilter::OFF),
-            "error" => Self(LevelFilter::ERROR),
-            "warn" => Self::WARN,
-            "info" => Self(LevelFilter::INFO),
-            "debug" => Self(LevelFilter::DEBUG),
-            _ => {
-                let shown: String = value.chars().take(LEVEL_SHOWN).collect();
-                return Err(UnknownLevel(format!("{shown:?}")));
-            }
+    fn of_variable(value: &str, unset: Self) -> Result<Self, UnknownVariable> {
+        let name = value.trim();
+        if name.is_empty() { Ok(unset) } else { Self::parse(name).map_err(UnknownVariable) }
+    }
+
+    /// Reads the name of a level, in either case.
+    pub(super) fn parse(name: &str) -> Result<Self, UnknownLevel> {
+        let known = LEVELS.iter().find(|(of, _)| of.eq_ignore_ascii_case(name));
+        known.map(|(_, level)| Self(*level)).ok_or_else(|| {
+            let shown: String = name.chars().take(LEVEL_SHOWN).collect();
+            UnknownLevel(format!("{shown:?}"))
         })
+    }
+
+    /// Returns its name, as [`Self::from_environment`] reads it.
+    pub fn name(self) -> &'static str {
+        LEVELS[usize::from(self.number())].0
+    }
+
+    /// Returns its place in the order of levels, from 0.
+    pub(super) fn number(self) -> u8 {
+        let place = LEVELS.iter().position(|(_, level)| *level == self.0);
+        place.and_then(|place| u8::try_from(place).ok()).unwrap_or_default()
+    }
+
+    pub(super) fn of_number(number: u8) -> Self {
+        LEVELS.get(usize::from(number)).map_or(Self::default(), |(_, level)| Self(*level))
     }
 }
 
@@ -168,27 +197,29 @@ pub fn init(settings: &TelemetrySettings) -> Result<Guard, InitError> {
     let (lines, writing) = LogWriter::start(io::stderr, left_out).map_err(InitError::Thread)?;
     // Created first, so that it is shut down when the next step fails.
     let guard = Guard { exporter, _writing: writing };
-    subscriber(settings, guard.exporter.as_ref(), lines)
+    let level = LevelControl::new(settings.level);
+    let exporter = guard.exporter.as_ref();
+    subscriber(settings.log, &level, exporter, lines)
         .try_init()
         .map_err(|_| InitError::AlreadyStarted)?;
+    Controls::new(level, exporter.and_then(Exporter::ratio)).become_those_of_process();
     Ok(guard)
 }
 
 /// Builds the subscriber that writes lines to `writer` and spans to `exporter`.
 pub(super) fn subscriber<W>(
-    settings: &TelemetrySettings,
+    format: LogFormat,
+    level: &LevelControl,
     exporter: Option<&Exporter>,
     writer: W,
 ) -> impl Subscriber + Send + Sync + use<W>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let level = settings.level.0;
-    let is_line =
-        move || filter_fn(move |metadata| is_logged(metadata, level)).with_max_level_hint(level);
+    let is_line = || LineFilter(level.clone());
     let lines = tracing_subscriber::fmt::layer()
         .fmt_fields(DefaultFields::new())
-        .event_format(LineFormat(settings.log))
+        .event_format(LineFormat(format))
         .with_writer(writer)
         .with_filter(is_line());
     // A list instead of an `Option`: an absent layer counts as interested in everything and would
@@ -209,6 +240,25 @@ where
         layers.push(spans.boxed());
     }
     Registry::default().with(layers)
+}
+
+/// Lets events pass by the level in force. A span never passes.
+struct LineFilter(LevelControl);
+
+impl<S> Filter<S> for LineFilter {
+    fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        is_logged(metadata, self.0.get().0)
+    }
+
+    fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
+        // A change of the level asks again.
+        let is_logged = is_logged(metadata, self.0.get().0);
+        if is_logged { Interest::always() } else { Interest::never() }
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.0.get().0)
+    }
 }
 
 /// Libraries that warn of what a peer does, once for each time: the gateway counts and logs it

@@ -5,21 +5,19 @@ use std::sync::{Arc, Mutex};
 use super::*;
 use crate::telemetry::otlp::{OtlpProtocol, OtlpTarget};
 use crate::telemetry::spans::{self, ClientCall, UpstreamCall};
+use crate::telemetry::written::Written;
 
-fn parsed(level: &str) -> Result<LogLevel, UnknownLevel> {
-    LogLevel::parse(level, LogLevel::default())
+fn parsed(level: &str) -> Result<LogLevel, UnknownVariable> {
+    LogLevel::of_variable(level, LogLevel::default())
 }
 
 /// Returns what a subscriber with this level wrote while `act` ran.
 fn logged_at(level: &str, act: impl FnOnce()) -> String {
     let written = Arc::new(Mutex::new(Vec::new()));
-    let settings =
-        TelemetrySettings { level: parsed(level).unwrap(), ..TelemetrySettings::default() };
+    let level = LevelControl::new(parsed(level).unwrap());
     let sink = Arc::clone(&written);
-    tracing::subscriber::with_default(
-        subscriber(&settings, None, move || Sink(Arc::clone(&sink))),
-        act,
-    );
+    let writer = move || Sink(Arc::clone(&sink));
+    tracing::subscriber::with_default(subscriber(LogFormat::Json, &level, None, writer), act);
     let bytes = written.lock().unwrap().clone();
     String::from_utf8(bytes).unwrap()
 }
@@ -66,6 +64,49 @@ fn the_level_filters_the_gateways_own_lines() {
 }
 
 #[test]
+fn the_level_changes_while_the_process_runs() {
+    let written = Written::default();
+    let level = LevelControl::new(LogLevel::default());
+    let controls = Controls::new(level.clone(), None);
+    let log = |step| {
+        tracing::debug!(step, "own debug");
+        tracing::warn!(step, "own warning");
+        tracing::debug!(target: "pingora_proxy", step, "theirs");
+    };
+    let subscriber = subscriber(LogFormat::Text, &level, None, written.clone());
+    tracing::subscriber::with_default(subscriber, || {
+        for (step, level) in ["info", "DEBUG", "error", "warn"].into_iter().enumerate() {
+            controls.change(Some(level), None).unwrap();
+            log(step);
+        }
+    });
+    let text = written.text();
+    let steps = |message: &str| {
+        let lines = text.lines().filter(|line| line.contains(message));
+        lines.filter_map(|line| line.chars().last()).collect::<String>()
+    };
+    assert_eq!((steps("own debug"), steps("own warning")), ("1".into(), "013".into()), "{text}");
+    assert_eq!(steps("theirs"), "", "{text}");
+    let (at_start, now) = (controls.at_start(), controls.now());
+    assert_eq!((at_start.level.name(), now.level.name()), ("info", "warn"));
+}
+
+#[test]
+fn a_change_that_cannot_be_made_changes_nothing() {
+    let controls = Controls::new(LevelControl::new(LogLevel::WARN), None);
+    for (level, ratio, problem) in [
+        (Some("loud"), None, "log_level: unknown level \"loud\" (accepted: off, error"),
+        (Some("info"), Some(0.5), "traces have no destination"),
+        (Some("info"), Some(1.5), "sample_ratio is 1.5: accepted is a number from 0 to 1"),
+        (None, Some(f64::NAN), "sample_ratio is NaN"),
+    ] {
+        let fault = controls.change(level, ratio).unwrap_err().to_string();
+        assert!(fault.starts_with(problem), "{fault}");
+        assert_eq!(controls.now(), controls.at_start());
+    }
+}
+
+#[test]
 fn level_off_silences_dependencies_too() {
     let text = logged_at("off", || {
         tracing::error!("own");
@@ -78,7 +119,7 @@ fn level_off_silences_dependencies_too() {
 fn an_unknown_level_is_refused_with_those_that_exist() {
     assert_eq!(parsed(""), Ok(LogLevel::default()));
     assert_eq!(parsed(" WARN "), Ok(LogLevel::WARN));
-    assert_eq!(LogLevel::parse("", LogLevel::WARN), Ok(LogLevel::WARN));
+    assert_eq!(LogLevel::of_variable("", LogLevel::WARN), Ok(LogLevel::WARN));
     for mistyped in ["loud", "warning", "trace", "weir=debug", "2"] {
         let refused = parsed(mistyped).unwrap_err().to_string();
         assert_eq!(

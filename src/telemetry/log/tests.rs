@@ -2,14 +2,15 @@
 
 use super::*;
 use crate::clock::Timestamp;
-use crate::telemetry::init::{LogFormat, TelemetrySettings, subscriber};
+use crate::telemetry::controls::LevelControl;
+use crate::telemetry::init::{LogFormat, LogLevel, subscriber};
 use crate::telemetry::outcome::{CacheOutcome, LogText, WaitCause};
 use crate::telemetry::written::Written;
 
 fn logged(log: LogFormat, act: impl FnOnce()) -> String {
     let written = Written::default();
-    let settings = TelemetrySettings { log, ..TelemetrySettings::default() };
-    tracing::subscriber::with_default(subscriber(&settings, None, written.clone()), act);
+    let level = LevelControl::new(LogLevel::default());
+    tracing::subscriber::with_default(subscriber(log, &level, None, written.clone()), act);
     written.text()
 }
 

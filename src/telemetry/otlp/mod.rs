@@ -35,6 +35,7 @@ pub(super) use self::log_queue::LogRecords;
 pub use self::settings::{OtlpProtocol, OtlpSettings, OtlpTarget, Sampling, Temporality};
 use self::span_queue::{QueueingProcessor, SpanQueue};
 use self::transport::Client;
+use super::controls::RatioControl;
 use super::init::InitError;
 use super::registry::Snapshot;
 
@@ -72,7 +73,7 @@ impl Signal {
 /// The exporting thread, and the ends of the queues that it empties.
 #[derive(Debug)]
 pub(super) struct Exporter {
-    provider: Option<SdkTracerProvider>,
+    spans: Option<(SdkTracerProvider, RatioControl)>,
     logs: Option<Arc<LogQueue>>,
     thread: Option<ExportThread>,
     metrics: Option<oneshot::Sender<Readings>>,
@@ -150,7 +151,7 @@ impl Exporter {
         let metrics = figures.is_some().then_some(metrics_to);
         let work = Work { traces: spans, logs: records, metrics: figures, ending: ending_seen };
         let ended = start_thread(work)?;
-        Ok(Self { provider, logs, thread: Some(ExportThread { ending, ended }), metrics })
+        Ok(Self { spans: provider, logs, thread: Some(ExportThread { ending, ended }), metrics })
     }
 
     /// Exports spans by `processor` alone.
@@ -160,12 +161,17 @@ impl Exporter {
         sampling: Sampling,
     ) -> Self {
         let provider = Some(provider(processor, sampling));
-        Self { provider, logs: None, thread: None, metrics: None }
+        Self { spans: provider, logs: None, thread: None, metrics: None }
     }
 
     /// Returns the maker of spans, if they are exported.
     pub(super) fn tracer(&self) -> Option<SdkTracer> {
-        self.provider.as_ref().map(|provider| provider.tracer(SCOPE))
+        self.spans.as_ref().map(|(provider, _)| provider.tracer(SCOPE))
+    }
+
+    /// Returns the part of the spans that is made, if they are exported.
+    pub(super) fn ratio(&self) -> Option<RatioControl> {
+        self.spans.as_ref().map(|(_, ratio)| ratio.clone())
     }
 
     /// Returns the taker of log records, if they are exported.
@@ -234,11 +240,18 @@ impl Work {
     }
 }
 
-fn provider(processor: impl SpanProcessor + 'static, sampling: Sampling) -> SdkTracerProvider {
-    let by_ratio = Sampler::TraceIdRatioBased(sampling.ratio);
-    let sampler =
-        if sampling.is_parent_based { Sampler::ParentBased(Box::new(by_ratio)) } else { by_ratio };
-    SdkTracerProvider::builder().with_span_processor(processor).with_sampler(sampler).build()
+fn provider(
+    processor: impl SpanProcessor + 'static,
+    sampling: Sampling,
+) -> (SdkTracerProvider, RatioControl) {
+    let ratio = RatioControl::new(sampling.ratio);
+    let builder = SdkTracerProvider::builder().with_span_processor(processor);
+    let builder = if sampling.is_parent_based {
+        builder.with_sampler(Sampler::ParentBased(Box::new(ratio.clone())))
+    } else {
+        builder.with_sampler(ratio.clone())
+    };
+    (builder.build(), ratio)
 }
 
 /// Returns the facts about this process. Those of the settings come first, and the first of a name

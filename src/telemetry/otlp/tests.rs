@@ -14,7 +14,8 @@ use super::span_queue::QUEUE_SPANS_MAX;
 use super::*;
 use crate::clock::Timestamp;
 use crate::telemetry::collector::{Collector, Received, attribute};
-use crate::telemetry::init::{TelemetrySettings, subscriber};
+use crate::telemetry::controls::LevelControl;
+use crate::telemetry::init::{LogFormat, LogLevel, subscriber};
 use crate::telemetry::log;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::tests::everything_once;
@@ -54,7 +55,8 @@ fn spans_to(address: &str) -> OtlpSettings {
 }
 
 fn traced(exporter: &Exporter, act: impl FnOnce()) {
-    let subscriber = subscriber(&TelemetrySettings::default(), Some(exporter), std::io::sink);
+    let level = LevelControl::new(LogLevel::default());
+    let subscriber = subscriber(LogFormat::Json, &level, Some(exporter), std::io::sink);
     tracing::subscriber::with_default(subscriber, act);
 }
 

@@ -10,7 +10,8 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SimpleSpanProcessor, SpanData, SpanExporter};
 
 use super::*;
-use crate::telemetry::init::{TelemetrySettings, subscriber};
+use crate::telemetry::controls::{Controls, LevelControl};
+use crate::telemetry::init::{LogFormat, LogLevel, subscriber};
 use crate::telemetry::otlp::{Exporter, Sampling};
 
 const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -32,10 +33,9 @@ fn exported(sample_ratio: f64, act: impl FnOnce()) -> Vec<SpanData> {
     let kept = CollectingExporter::default();
     let exporter =
         Exporter::with_processor(SimpleSpanProcessor::new(kept.clone()), sampling(sample_ratio));
-    tracing::subscriber::with_default(
-        subscriber(&TelemetrySettings::default(), Some(&exporter), std::io::sink),
-        act,
-    );
+    let level = LevelControl::new(LogLevel::default());
+    let subscriber = subscriber(LogFormat::Json, &level, Some(&exporter), std::io::sink);
+    tracing::subscriber::with_default(subscriber, act);
     kept.0.lock().unwrap().clone()
 }
 
@@ -316,4 +316,21 @@ fn a_callers_tracestate_does_not_outlive_its_traceparent() {
     )]);
     exported(1.0, || inject(&request(&HeaderMap::new()), &mut sent));
     assert!(sent.contains_key("traceparent") && !sent.contains_key("tracestate"), "{sent:?}");
+}
+
+#[test]
+fn the_sampled_part_changes_while_the_process_runs() {
+    let kept = CollectingExporter::default();
+    let exporter = Exporter::with_processor(SimpleSpanProcessor::new(kept.clone()), sampling(0.0));
+    let level = LevelControl::new(LogLevel::default());
+    let controls = Controls::new(level.clone(), exporter.ratio());
+    let subscriber = subscriber(LogFormat::Json, &level, Some(&exporter), std::io::sink);
+    tracing::subscriber::with_default(subscriber, || {
+        for (ratio, spans) in [(None, 0), (Some(1.0), 1), (Some(0.0), 1), (Some(1.0), 2)] {
+            controls.change(None, ratio).unwrap();
+            drop(request(&HeaderMap::new()));
+            assert_eq!(kept.0.lock().unwrap().len(), spans, "{ratio:?}");
+        }
+    });
+    assert_eq!((controls.at_start().ratio, controls.now().ratio), (Some(0.0), Some(1.0)));
 }

@@ -14,6 +14,7 @@ mod reload;
 mod request_log;
 mod requests;
 mod secret_files;
+mod telemetry;
 mod tls;
 
 use std::time::Duration;

@@ -138,7 +138,8 @@ impl Load {
                         return;
                     }
                     if page % PRIVATE_EVERY == 0 {
-                        let is_other = page / PRIVATE_EVERY % 2 == 1;
+                        // Each client asks from the beginning, through one bot or another.
+                        let is_other = (page / PRIVATE_EVERY + bot) % 2 == 1;
                         results.read_private(&replicas, address, is_other).await;
                     }
                     let path = format!("/repos/acme/widgets/issues?page={page}&bot={bot}");
