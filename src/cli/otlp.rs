@@ -58,6 +58,7 @@ fn target_of(target: &config::OtlpTarget, path: &str) -> OtlpTarget {
             config::OtlpProtocol::Grpc => OtlpProtocol::Grpc,
             config::OtlpProtocol::Http => OtlpProtocol::Http,
         },
+        is_compressed: target.compression == config::OtlpCompression::Gzip,
         headers: target.headers.iter().filter_map(header).collect::<HeaderMap>(),
         tls: url.is_tls().then(|| tls_of(target)),
         timeout: target.timeout,

@@ -44,11 +44,11 @@ pub use sections::{
     Account, Allow, AllowedMethod, App, BudgetMode, Budgets, CaFile, CaRoots, Cache, CacheRule,
     Certificate, CertificateFault, CertificateFiles, Client, ClientAuth, ClientKey, Durability,
     FetchUrl, Freshness, Hook, Https, Installation, Issuer, IssuerKeys, KEY_PREFIX, Limits, Listen,
-    LogFormat, OidcClient, Otlp, OtlpEndpoint, OtlpHeader, OtlpProtocol, OtlpSignal, OtlpTarget,
-    PASSTHROUGH_ACCOUNT, Pace, Passthrough, Pool, Priority, Proxies, Proxy, Reach, Redis, RedisUrl,
-    Sampling, ServerTls, ShadowRules, State, Telemetry, Temporality, Territory, Token, Topology,
-    Upstream, Webhooks, WriteStore, Writes, digest, digest_hex, generate, load_certificate,
-    parse_expiry,
+    LogFormat, OidcClient, Otlp, OtlpCompression, OtlpEndpoint, OtlpHeader, OtlpProtocol,
+    OtlpSignal, OtlpTarget, PASSTHROUGH_ACCOUNT, Pace, Passthrough, Pool, Priority, Proxies, Proxy,
+    Reach, Redis, RedisUrl, Sampling, ServerTls, ShadowRules, State, Telemetry, Temporality,
+    Territory, Token, Topology, Upstream, Webhooks, WriteStore, Writes, digest, digest_hex,
+    generate, load_certificate, parse_expiry,
 };
 
 /// The JSON schema of the config, draft 2020-12. A test compares it with the reader.

@@ -2,6 +2,7 @@
 //! tests in `telemetry::otlp` use it too.
 
 use std::convert::Infallible;
+use std::io::Read as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -134,12 +135,12 @@ impl Receiving {
         let path = head.uri.path().to_owned();
         let is_grpc = path.starts_with("/opentelemetry.proto.collector.");
         let status = self.status.load(Ordering::Relaxed);
-        let message = if is_grpc { &body[5..] } else { &body[..] };
+        let message = message(&head.headers, is_grpc, &body);
         {
             let mut received = self.received.lock();
             received.heads.push((path.clone(), head.headers));
             if status == 200 {
-                received.add(&path, message);
+                received.add(&path, &message);
             }
         }
         self.changed.send_replace(());
@@ -150,6 +151,22 @@ impl Receiving {
         }
         response
     }
+}
+
+/// The message in a body, decompressed as its headers say.
+fn message(headers: &HeaderMap, is_grpc: bool, body: &[u8]) -> Vec<u8> {
+    let (name, is_compressed, sent) = if is_grpc {
+        ("grpc-encoding", body[0] == 1, &body[5..])
+    } else {
+        ("content-encoding", headers.contains_key("content-encoding"), body)
+    };
+    if !is_compressed {
+        return sent.to_vec();
+    }
+    assert_eq!(headers[name], "gzip");
+    let mut message = Vec::new();
+    flate2::read::GzDecoder::new(sent).read_to_end(&mut message).unwrap();
+    message
 }
 
 /// An empty message of gRPC, then the status as a trailer.

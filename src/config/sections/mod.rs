@@ -36,8 +36,8 @@ pub use proxy::{Proxies, Proxy};
 pub use shadow::ShadowRules;
 pub use state::{Redis, RedisUrl, State, Topology};
 pub use telemetry::{
-    LogFormat, Otlp, OtlpEndpoint, OtlpHeader, OtlpProtocol, OtlpSignal, OtlpTarget, Sampling,
-    Telemetry, Temporality,
+    LogFormat, Otlp, OtlpCompression, OtlpEndpoint, OtlpHeader, OtlpProtocol, OtlpSignal,
+    OtlpTarget, Sampling, Telemetry, Temporality,
 };
 pub use tls::{
     CaFile, CaRoots, Certificate, CertificateFault, CertificateFiles, ClientAuth, Https, ServerTls,

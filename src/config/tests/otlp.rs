@@ -34,6 +34,8 @@ fn variables_of_a_signal_win_over_those_of_all() {
         &[
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://all:4318/base/"),
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
+            ("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "none"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "2000"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "x-api-key=a%20b, x-team=ci"),
             ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "http://logs/own"),
@@ -55,6 +57,9 @@ fn variables_of_a_signal_win_over_those_of_all() {
     assert_eq!(target(otlp.metrics.as_ref()), (all, OtlpProtocol::Grpc, half));
     let own = "http://logs/own".to_owned();
     assert_eq!(target(otlp.logs.as_ref()), (own, OtlpProtocol::Http, two));
+    let compression = |target: &Option<OtlpTarget>| target.as_ref().unwrap().compression;
+    assert_eq!(compression(&otlp.traces), OtlpCompression::None);
+    assert_eq!(compression(&otlp.logs), OtlpCompression::Gzip);
     let headers = &otlp.logs.as_ref().unwrap().headers;
     let headers = headers.iter().map(|header| (header.name.as_str(), header.value.expose_secret()));
     assert_eq!(headers.collect::<Vec<_>>(), [("x-api-key", "a b"), ("x-team", "ci")]);
@@ -131,6 +136,7 @@ fn a_wrong_variable_is_a_fault_that_names_it() {
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "hunter2:4317", "otlp_endpoint", "http or https"),
         ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://me:hunter2@a", "otlp_endpoint", "http or"),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "otlp_protocol", "http/protobuf"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd", "otlp_compression", "\"none\" or \"gzip\""),
         ("OTEL_EXPORTER_OTLP_HEADERS", "hunter2", "otlp_headers", "x-api-key=KEY"),
         ("OTEL_EXPORTER_OTLP_HEADERS", "host=hunter2", "otlp_headers", "x-api-key=KEY"),
         ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nowhere.pem", "otlp_ca_file", "PEM"),

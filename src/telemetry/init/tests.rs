@@ -160,6 +160,7 @@ fn an_unusable_endpoint_is_refused_and_not_shown() {
             protocol: OtlpProtocol::Grpc,
             headers: http::HeaderMap::new(),
             tls: None,
+            is_compressed: false,
             timeout: std::time::Duration::from_secs(1),
         };
         let otlp = OtlpSettings { traces: Some(target), ..OtlpSettings::default() };

@@ -32,6 +32,8 @@ pub struct OtlpTarget {
     pub url: Uri,
     /// The form of the exchange.
     pub protocol: OtlpProtocol,
+    /// True if messages are compressed by gzip.
+    pub is_compressed: bool,
     /// Headers of each request; values are marked as sensitive.
     pub headers: HeaderMap,
     /// Settings of TLS; used for `https` alone.

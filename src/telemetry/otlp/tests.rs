@@ -30,6 +30,7 @@ fn target(url: &str, protocol: OtlpProtocol) -> OtlpTarget {
         protocol,
         headers: HeaderMap::new(),
         tls: None,
+        is_compressed: false,
         timeout: Duration::from_secs(10),
     }
 }
@@ -149,10 +150,19 @@ fn sum(metric: &Metric) -> (i64, i32) {
 
 #[tokio::test]
 async fn all_signals_reach_a_collector_by_grpc_and_by_http() {
-    for protocol in [OtlpProtocol::Grpc, OtlpProtocol::Http] {
+    for (protocol, is_compressed) in [
+        (OtlpProtocol::Grpc, false),
+        (OtlpProtocol::Grpc, true),
+        (OtlpProtocol::Http, false),
+        (OtlpProtocol::Http, true),
+    ] {
         let collector = Collector::start().await;
         let address = collector.address.to_string();
-        let mut exporter = Exporter::start(&settings(&address, protocol), "weir-test").unwrap();
+        let mut settings = settings(&address, protocol);
+        for target in [&mut settings.traces, &mut settings.metrics, &mut settings.logs] {
+            target.as_mut().unwrap().is_compressed = is_compressed;
+        }
+        let mut exporter = Exporter::start(&settings, "weir-test").unwrap();
         let metrics = exporter.export_metrics(Box::new(|| Some(everything_once().snapshot())));
         let mut ids = None;
         traced(&exporter, || ids = Some(finish_request()));
@@ -168,6 +178,11 @@ async fn all_signals_reach_a_collector_by_grpc_and_by_http() {
         assert!(spans.len() == 2 && spans.iter().all(|span| span.trace_id == ids.trace));
         let metric = collector.until(|received| find(received, "weir_requests_total").cloned());
         assert_eq!(sum(&metric.await), (1, 2), "cumulative");
+        let heads = collector.until(|received| Some(received.heads.clone())).await;
+        let encoded = |headers: &HeaderMap| {
+            headers.contains_key("grpc-encoding") || headers.contains_key("content-encoding")
+        };
+        assert!(heads.iter().all(|(_, headers)| encoded(headers) == is_compressed));
         let resources = collector.until(|received| Some(received.resources.clone())).await;
         assert!(resources.len() >= 3, "{resources:?}");
         for resource in resources {

@@ -3,10 +3,13 @@
 //!
 //! A connection stays open for the next export. Left out: repetition (`batches`).
 
+use std::io;
 use std::sync::Arc;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use http::header::{CONTENT_TYPE, HOST, HeaderName, TE, USER_AGENT};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderName, TE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::{http1, http2};
@@ -29,6 +32,7 @@ use crate::telemetry::init::InitError;
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// Flag and length before a message of gRPC.
 const PREFIX_BYTES: usize = 5;
+static GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 static GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
@@ -90,6 +94,7 @@ impl Client {
     /// Sends an export message, and waits for the answer.
     pub async fn export(&mut self, message: &Bytes) -> Result<Rejected, ExportError> {
         let within = self.target.timeout;
+        let message = if self.target.is_compressed { &gzip(message) } else { message };
         let result = timeout(within, self.attempt(message)).await.unwrap_or_else(|_| {
             let seconds = within.as_secs_f64();
             Err(ExportError::Away(format!("no answer within {seconds} s")))
@@ -174,6 +179,7 @@ impl Client {
         }
     }
 
+    /// Makes a request with a message, which is compressed if the target says so.
     fn request(&self, message: &Bytes) -> Request<Full<Bytes>> {
         let authority = self.target.url.authority().map_or("", http::uri::Authority::as_str);
         let own = |text: &str| HeaderValue::try_from(text).ok();
@@ -185,7 +191,7 @@ impl Client {
                 headers.insert(TE, HeaderValue::from_static("trailers"));
                 let scheme = if self.tls.is_some() { "https" } else { "http" };
                 let uri = format!("{scheme}://{authority}{}", grpc_path(self.signal));
-                (uri, framed(message), "application/grpc")
+                (uri, framed(message, self.target.is_compressed), "application/grpc")
             }
             OtlpProtocol::Http => {
                 headers.extend(own(authority).map(|host| (HOST, host)));
@@ -194,6 +200,13 @@ impl Client {
             }
         };
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        if self.target.is_compressed {
+            let name = match self.target.protocol {
+                OtlpProtocol::Grpc => &GRPC_ENCODING,
+                OtlpProtocol::Http => &CONTENT_ENCODING,
+            };
+            headers.insert(name, HeaderValue::from_static("gzip"));
+        }
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = uri.parse().unwrap_or_default();
@@ -233,10 +246,17 @@ const fn grpc_path(signal: Signal) -> &'static str {
     }
 }
 
-/// Puts the prefix of gRPC before a message: not compressed, and its length.
-fn framed(message: &Bytes) -> Bytes {
+fn gzip(message: &Bytes) -> Bytes {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let written = io::Write::write_all(&mut encoder, message).and_then(|()| encoder.finish());
+    // Writing to memory cannot fail.
+    written.unwrap_or_default().into()
+}
+
+/// Puts the prefix of gRPC before a message: its form, and its length.
+fn framed(message: &Bytes, is_compressed: bool) -> Bytes {
     let mut framed = BytesMut::with_capacity(PREFIX_BYTES + message.len());
-    framed.put_u8(0);
+    framed.put_u8(u8::from(is_compressed));
     framed.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));
     framed.extend_from_slice(message);
     framed.freeze()

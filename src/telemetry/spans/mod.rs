@@ -77,6 +77,7 @@ pub fn server_span(call: &ClientCall<'_>) -> Span {
         weir.resource = Empty,
         weir.cache = Empty,
         weir.refusal = Empty,
+        weir.shadowed_by = Empty,
         weir.held.by = Empty,
         weir.held.account = Empty,
         weir.held.until = Empty,
@@ -207,6 +208,7 @@ pub fn finish(request: &Span, outcome: &Outcome) {
     record_name(request, "weir.account", outcome.account.as_deref());
     record_name(request, "weir.resource", outcome.resource.as_deref());
     record_name(request, "weir.refusal", outcome.refusal);
+    record_name(request, "weir.shadowed_by", outcome.shadowed);
     if let Some(by) = &outcome.held {
         record_wait_cause(request, by);
     }

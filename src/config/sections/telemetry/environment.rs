@@ -174,6 +174,7 @@ impl Environment<'_, '_> {
         Values {
             endpoint,
             protocol: self.choice::<OtlpProtocol>(&name("PROTOCOL"), "otlp_protocol"),
+            compression: self.choice(&name("COMPRESSION"), "otlp_compression"),
             headers,
             ca_file,
             client_certificate: self.client_certificate(&name),

@@ -5,7 +5,10 @@ mod otlp;
 
 use std::sync::Arc;
 
-pub use otlp::{Otlp, OtlpEndpoint, OtlpHeader, OtlpProtocol, OtlpSignal, OtlpTarget, Temporality};
+pub use otlp::{
+    Otlp, OtlpCompression, OtlpEndpoint, OtlpHeader, OtlpProtocol, OtlpSignal, OtlpTarget,
+    Temporality,
+};
 
 use crate::config::input::reader::{Choice, Reader};
 use crate::config::input::scalars::Ratio;

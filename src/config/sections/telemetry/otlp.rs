@@ -48,6 +48,8 @@ pub struct OtlpTarget {
     pub endpoint: OtlpEndpoint,
     /// The form of the exchange.
     pub protocol: OtlpProtocol,
+    /// How its messages are compressed.
+    pub compression: OtlpCompression,
     /// Headers of each request.
     pub headers: Vec<OtlpHeader>,
     /// Certificate authorities to trust instead of the system's.
@@ -98,6 +100,15 @@ pub enum OtlpProtocol {
     Http,
 }
 
+/// How messages to a collector are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtlpCompression {
+    /// Not at all.
+    None,
+    /// By gzip.
+    Gzip,
+}
+
 /// Meaning of the sums of two exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Temporality {
@@ -115,6 +126,10 @@ impl Choice for OtlpSignal {
 impl Choice for OtlpProtocol {
     const ALL: &'static [(&'static str, Self)] =
         &[("grpc", Self::Grpc), ("http/protobuf", Self::Http)];
+}
+
+impl Choice for OtlpCompression {
+    const ALL: &'static [(&'static str, Self)] = &[("none", Self::None), ("gzip", Self::Gzip)];
 }
 
 impl Choice for Temporality {
@@ -138,6 +153,7 @@ impl OtlpSignal {
 pub(super) struct Values {
     pub endpoint: Option<OtlpEndpoint>,
     pub protocol: Option<OtlpProtocol>,
+    pub compression: Option<OtlpCompression>,
     pub headers: Option<Vec<OtlpHeader>>,
     pub ca_file: Option<CaFile>,
     pub client_certificate: Option<CertificateFiles>,
@@ -154,6 +170,7 @@ impl Values {
         Self {
             endpoint: endpoint.map(|url| OtlpEndpoint { url, is_base: true }),
             protocol: reader.optional("otlp_protocol"),
+            compression: reader.optional("otlp_compression"),
             headers: reader.optional::<Headers>("otlp_headers").map(|Headers(headers)| headers),
             ca_file: reader.optional("otlp_ca_file"),
             client_certificate: certificate.flatten(),
@@ -166,6 +183,7 @@ impl Values {
         Self {
             endpoint: self.endpoint.or(other.endpoint),
             protocol: self.protocol.or(other.protocol),
+            compression: self.compression.or(other.compression),
             headers: self.headers.or(other.headers),
             ca_file: self.ca_file.or(other.ca_file),
             client_certificate: self.client_certificate.or(other.client_certificate),
@@ -177,6 +195,7 @@ impl Values {
         Some(OtlpTarget {
             endpoint: self.endpoint?,
             protocol: self.protocol.unwrap_or(OtlpProtocol::Grpc),
+            compression: self.compression.unwrap_or(OtlpCompression::None),
             headers: self.headers.unwrap_or_default(),
             ca_file: self.ca_file,
             client_certificate: self.client_certificate,
@@ -233,6 +252,8 @@ impl Otlp {
         printer.set_some("otlp_endpoint", endpoint);
         let protocol = common.protocol.unwrap_or(OtlpProtocol::Grpc);
         printer.set("otlp_protocol", text(protocol.name()));
+        let compression = common.compression.unwrap_or(OtlpCompression::None);
+        printer.set("otlp_compression", text(compression.name()));
         printer.set("otlp_signals", list(self.signals.iter().map(|signal| text(signal.name()))));
         let headers = common.headers.iter().flatten();
         let headers: Vec<(&str, String)> = headers
@@ -257,7 +278,8 @@ impl Otlp {
 impl PartialEq for OtlpTarget {
     fn eq(&self, other: &Self) -> bool {
         let of = |target: &Self| {
-            (target.endpoint.clone(), target.protocol, target.ca_file.clone(), target.timeout)
+            let form = (target.protocol, target.compression, target.timeout);
+            (target.endpoint.clone(), form, target.ca_file.clone())
         };
         let files = |target: &Self| {
             let files = target.client_certificate.as_ref();
