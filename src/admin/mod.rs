@@ -17,7 +17,7 @@ pub(crate) mod requests;
 pub(crate) mod telemetry;
 pub(crate) mod writes;
 
-pub(crate) use pages::figures;
+pub(crate) use pages::{figures, unready};
 
 use std::convert::Infallible;
 use std::io;
@@ -85,9 +85,9 @@ impl Admin {
         let Some(address) = current.gateway().env.config.listen.admin else {
             return Ok(Self::nowhere());
         };
-        let listener = TcpListener::bind(address).await;
-        let listener = listener.map_err(|error| bind::cannot_listen(address, &error))?;
-        Self::serve(current, listener)
+        let listener = bind::bind_tcp(&address)?;
+        listener.set_nonblocking(true)?;
+        Self::serve(current, TcpListener::from_std(listener)?)
     }
 
     /// The same on the socket for the listener of the config.

@@ -26,17 +26,8 @@ pub fn text(status: StatusCode, text: &str) -> Reply {
 
 /// `GET /readyz`: readiness for requests.
 pub fn readiness(gateway: &Gateway) -> Reply {
-    if gateway.env.active.is_leaving() {
-        text(StatusCode::SERVICE_UNAVAILABLE, "draining")
-    } else if let Some(problem) = unshared(gateway) {
-        text(StatusCode::SERVICE_UNAVAILABLE, &problem)
-    } else if !gateway.dispatcher.has_looked() {
-        let message = "the upstream has not answered about the tokens yet";
-        text(StatusCode::SERVICE_UNAVAILABLE, message)
-    } else if let without = gateway.dispatcher.lacking_token()
-        && !without.is_empty()
-    {
-        text(StatusCode::SERVICE_UNAVAILABLE, &token_report(gateway, &without))
+    if let Some(reason) = unready(gateway) {
+        text(StatusCode::SERVICE_UNAVAILABLE, &reason)
     } else {
         let health = gateway.dispatcher.tokens().health(gateway.env.clock.now());
         let count = |is_in: fn(&HealthState) -> bool| {
@@ -61,6 +52,21 @@ pub fn readiness(gateway: &Gateway) -> Reply {
         note.extend(certificate_notes(gateway));
         text(StatusCode::OK, &format!("ok{note}"))
     }
+}
+
+/// The reason for which a gateway is not ready; `None`: it is.
+pub fn unready(gateway: &Gateway) -> Option<String> {
+    if gateway.env.active.is_leaving() {
+        return Some("draining".to_owned());
+    }
+    if let Some(problem) = unshared(gateway) {
+        return Some(problem);
+    }
+    if !gateway.dispatcher.has_looked() {
+        return Some("the upstream has not answered about the tokens yet".to_owned());
+    }
+    let without = gateway.dispatcher.lacking_token();
+    (!without.is_empty()).then(|| token_report(gateway, &without))
 }
 
 fn reach(gateway: &Gateway) -> Option<Reach> {

@@ -102,9 +102,12 @@ impl Signals {
         }
     }
 
-    /// Waits for the signal that ends the process.
-    #[cfg(feature = "emulator")]
-    pub async fn end(&mut self) {
-        while self.next().await != ProcessSignal::End {}
+    /// Waits for a signal that ends the process. Others are kept for [`Self::next`].
+    pub async fn ended(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.quit.recv() => {}
+        }
     }
 }

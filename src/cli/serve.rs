@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use clap::Args;
 use futures_util::future::OptionFuture;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tracing::{error, info, warn};
 
-use super::handover::predecessor::{AwaitedStore, Predecessor};
+use super::handover::predecessor::{AwaitedStore, Following, Predecessor};
 use super::handover::successor::{Successor, Takeover, start_successor};
 use super::notify::ServiceManager;
 use super::otlp::telemetry_settings;
@@ -21,7 +21,7 @@ use super::process::{
     CONFIG_VARIABLE, DEFAULT_CONFIG, FAILED, Failure, ProcessSignal, Signals, runtime,
 };
 use super::stored_writes::with_stored_writes;
-use crate::admin::{Admin, figures};
+use crate::admin::{Admin, figures, unready};
 use crate::clock::{Clock, Timestamp};
 use crate::config::{self, Config, Listen, WriteStore};
 use crate::gateway::{
@@ -38,9 +38,13 @@ use crate::writes::memory::MemoryStore;
 /// The longest wait for running tasks at the exit. Chosen here: a task yields within milliseconds,
 /// and a thread that reads a file or resolves a name may not delay the exit.
 const TASKS_DROPPED_WITHIN: Duration = Duration::from_secs(1);
-/// The longest wait of a successor for the first look at its tokens, without which it would not be
-/// ready. Chosen here: an upstream that takes longer is slow for the predecessor too.
-const LOOK_WITHIN: Duration = Duration::from_secs(10);
+/// The longest wait of a successor for the first look at its tokens. Chosen here: longer than an
+/// upstream that hangs is waited for.
+const LOOK_WITHIN: Duration = Duration::from_secs(60);
+/// The pause between two looks at the readiness of a successor, and their number. Chosen here: Redis
+/// is connected within a second, and an operator waits for the reason.
+const READY_PAUSE: Duration = Duration::from_millis(100);
+const READY_LOOKS: u32 = 50;
 /// The largest usual difference between two clocks. Chosen here: machines that keep their clocks
 /// differ by milliseconds, and the answer of Redis may take a second.
 const CLOCKS_DIFFER_BY_MAX: Duration = Duration::from_secs(5);
@@ -96,6 +100,14 @@ struct Begun {
     awaited: Option<AwaitedStore>,
 }
 
+/// A process that is ready to serve.
+struct Ready {
+    begun: Begun,
+    sockets: Sockets,
+    takeover: Option<Takeover>,
+    predecessor: Option<Predecessor>,
+}
+
 async fn serve(
     config: Arc<Config>,
     path: PathBuf,
@@ -103,43 +115,26 @@ async fn serve(
     activated: Vec<Inherited>,
     telemetry: &mut telemetry::Guard,
 ) -> Result<(), Logged> {
-    log_warnings(&config);
-    examine_state(&config).await?;
-    let manager = ServiceManager::from_environment();
-    let mut predecessor = match &config.listen.takeover {
-        Some(at) => Predecessor::find(at).await.map_err(logged("cannot take over"))?,
-        None => None,
+    let ready = tokio::select! {
+        ready = get_ready(config, path, activated) => ready?,
+        () = signals.ended() => {
+            info!("a signal ends this process before it serves");
+            return Ok(());
+        }
     };
-    let (passed, at_predecessor) =
-        predecessor.as_mut().map(Predecessor::take_sockets).unwrap_or_default();
-    let mut sockets = match predecessor {
-        Some(_) => open_beside(&config.listen, passed)?,
-        None => open_sockets(&config.listen, activated)?,
-    };
-    let takeover = config.listen.takeover.as_ref();
-    let takeover = takeover.map(|at| Takeover::open(at, at_predecessor, &sockets)).transpose();
-    let takeover = takeover.map_err(logged("cannot open the takeover socket"))?;
-    let Begun { current, store, awaited } = begin(config, predecessor.as_mut()).await?;
-    current.read_from(path);
-    current.begin_look();
+    // Not given up from here on: the predecessor drains.
+    let Ready { begun, mut sockets, takeover, predecessor } = ready;
+    let Begun { current, store, awaited } = begun;
     let following = match predecessor {
         None => None,
-        Some(predecessor) => {
-            // Readiness must not end with the predecessor.
-            current.gateway().dispatcher.looked(LOOK_WITHIN).await;
-            let kept = sockets.inherited();
-            let followed = predecessor.succeed(kept).await;
-            let following = followed.map_err(logged("cannot take over"))?;
-            current.hold_writes_of(&following.clients);
-            current.gateway().dispatcher.add_spent(&following.spent);
-            Some(following)
-        }
+        Some(predecessor) => Some(succeed(predecessor, &current, &sockets, &awaited).await?),
     };
     let failed = logged("cannot open a listener");
     let admin = Admin::open_on(&current, &mut sockets).map_err(&failed)?;
     // Last, so that no client is served by a gateway whose start then fails.
     let listening = Listening::open_on(&current, &mut sockets).map_err(&failed)?;
     log_addresses(&listening, &admin);
+    let manager = ServiceManager::from_environment();
     manager.ready();
     let read_from = Arc::downgrade(&current);
     let read = move || read_from.upgrade().map(|current| figures(&current.gateway()));
@@ -173,6 +168,71 @@ async fn serve(
         metrics.finish().await;
     }
     Ok(())
+}
+
+/// Makes everything ready to serve. Without an end, it leaves a predecessor as it was.
+async fn get_ready(
+    config: Arc<Config>,
+    path: PathBuf,
+    activated: Vec<Inherited>,
+) -> Result<Ready, Logged> {
+    log_warnings(&config);
+    examine_state(&config).await?;
+    let mut predecessor = match &config.listen.takeover {
+        Some(at) => Predecessor::find(at).await.map_err(logged("cannot take over"))?,
+        None => None,
+    };
+    let (passed, at_predecessor) =
+        predecessor.as_mut().map(Predecessor::take_sockets).unwrap_or_default();
+    let sockets = match predecessor {
+        Some(_) => open_beside(&config.listen, passed)?,
+        None => open_sockets(&config.listen, activated)?,
+    };
+    let takeover = config.listen.takeover.as_ref();
+    let takeover = takeover.map(|at| Takeover::open(at, at_predecessor, &sockets)).transpose();
+    let takeover = takeover.map_err(logged("cannot open the takeover socket"))?;
+    let begun = begin(config, predecessor.as_mut()).await?;
+    begun.current.read_from(path);
+    begun.current.begin_look();
+    if let Some(predecessor) = &mut predecessor
+        && let Err(reason) = until_ready(&begun.current).await
+        && !predecessor.has_ended()
+    {
+        // Readiness must not end with the predecessor.
+        return Err(logged("this process does not get ready; the predecessor goes on")(reason));
+    }
+    Ok(Ready { begun, sockets, takeover, predecessor })
+}
+
+/// Waits until `/readyz` would say that this process is ready. Fails with the reason.
+async fn until_ready(current: &Current) -> Result<(), String> {
+    let gateway = current.gateway();
+    gateway.dispatcher.looked(LOOK_WITHIN).await;
+    for _ in 0..READY_LOOKS {
+        if unready(&gateway).is_none() {
+            return Ok(());
+        }
+        sleep(READY_PAUSE).await;
+    }
+    unready(&gateway).map_or(Ok(()), Err)
+}
+
+/// Takes over from a predecessor, which drains from then on.
+async fn succeed(
+    predecessor: Predecessor,
+    current: &Arc<Current>,
+    sockets: &Sockets,
+    awaited: &Option<AwaitedStore>,
+) -> Result<Following, Logged> {
+    let followed = predecessor.succeed(sockets.inherited()).await;
+    let following = followed.map_err(logged("cannot take over"))?;
+    let is_in_redis = current.gateway().env.config.writes.store == WriteStore::Redis;
+    if awaited.is_none() && !is_in_redis && !following.clients.is_empty() {
+        warn!("queued writes of the predecessor do not go on: writes.store is \"memory\"");
+    }
+    current.hold_writes_of(&following.clients);
+    current.gateway().dispatcher.add_spent(&following.spent);
+    Ok(following)
 }
 
 /// Drains beside a successor, which gets the file of writes as soon as possible.
@@ -213,6 +273,9 @@ async fn begin(
         None => Arc::new(MemoryStore::default()),
     };
     if let Some(predecessor) = predecessor {
+        if let Some((path, _)) = file.clone() {
+            verify_store(path).await?;
+        }
         let handover = predecessor.snapshot().await;
         let current = Current::beside(config, clock, metrics, all, handover.as_deref());
         if store.is_none() {
@@ -238,6 +301,14 @@ async fn begin(
     let current = Current::with_writes_from(config, clock, metrics, all, recover);
     let current = current.map_err(logged::<String>("cannot keep writes"))?;
     Ok(Begun { current, store, awaited: None })
+}
+
+/// Checks that the file of writes can be opened once a predecessor lets go of it.
+async fn verify_store(path: PathBuf) -> Result<(), Logged> {
+    let verify = move || with_stored_writes(|each| FileStore::verify(&path, each));
+    let verified = tokio::task::spawn_blocking(verify).await;
+    let verified = verified.unwrap_or_else(|_| Err("reading them failed".into()));
+    verified.map(drop).map_err(logged("cannot keep writes"))
 }
 
 /// Checks the Redis of all replicas. One that is away is waited for beside the requests; one that

@@ -53,6 +53,13 @@ impl Config {
                 "{address} is plain HTTP for other machines: keys are sent in clear, unless a proxy beside the gateway speaks TLS"
             ),
         });
+        let admin = self.listen.admin.iter().filter(|_| self.listen.admin_tls.is_none());
+        let open_admin = admin.filter(is_open).map(|address| Warning {
+            key: "listen.admin".into(),
+            problem: format!(
+                "{address} is plain HTTP for other machines: admin_token is sent in clear, unless a proxy beside the gateway speaks TLS"
+            ),
+        });
         let foreign = (upstream.dialect == Dialect::Service).then(|| {
             urls.into_iter().filter(|(_, url)| is_public_service(url.host())).map(|(key, url)| {
                 let problem = format!(
@@ -82,6 +89,7 @@ impl Config {
         notices
             .chain(in_clear)
             .chain(open)
+            .chain(open_admin)
             .chain(foreign)
             .chain(unused)
             .chain(questionable)

@@ -105,8 +105,13 @@ fn problem(path: &Path, certificate: &Certificate, now: Timestamp) -> Option<Cer
     let (from, until) = (at(certificate.valid_from), at(certificate.valid_until));
     let path = path.display();
     let refused = |problem: String| Some(CertificateProblem::Refused(format!("{path}: {problem}")));
+    let which = if certificate.is_issuer_first {
+        "an issuer's certificate in it"
+    } else {
+        "the certificate"
+    };
     if until <= now {
-        return refused(format!("the certificate ended at {}", until.rfc3339()));
+        return refused(format!("{which} ended at {}", until.rfc3339()));
     }
     if from > now {
         return refused(format!("the certificate is not valid before {}", from.rfc3339()));
@@ -117,7 +122,7 @@ fn problem(path: &Path, certificate: &Certificate, now: Timestamp) -> Option<Cer
     (until <= now + RENEWAL_DUE).then(|| {
         let days = until.since(now).as_secs() / DAY_S;
         let ends = until.rfc3339();
-        let text = format!("{path}: the certificate ends at {ends}, in {days} days");
+        let text = format!("{path}: {which} ends at {ends}, in {days} days");
         CertificateProblem::EndsSoon(text)
     })
 }
@@ -167,6 +172,22 @@ mod tests {
         // A reload may remove it.
         in_force.put_for_upstream(None, now);
         in_force.days_left(now, |key, _, _| panic!("{key}"));
+    }
+
+    #[test]
+    fn a_chain_ends_with_the_first_of_its_certificates() {
+        // The authority's certificate ended on the first of February 2020, the server's has years.
+        let end = Timestamp::from_secs(1_580_515_200);
+        let Some(CertificateProblem::Refused(problem)) = problem_at("ended_issuer.pem", end) else {
+            panic!("it has ended")
+        };
+        let text = "ended_issuer.pem: an issuer's certificate in it ended at 2020-02-01T00:00:00Z";
+        assert!(problem.ends_with(text), "{problem}");
+        let before = end - Duration::from_secs(3 * DAY_S);
+        assert!(matches!(
+            problem_at("ended_issuer.pem", before),
+            Some(CertificateProblem::EndsSoon(_))
+        ));
     }
 
     #[test]

@@ -13,17 +13,36 @@ use super::{Change, Store, StoreError, Stored};
 
 /// A durable store, before it is opened, open, or released.
 #[derive(Default)]
-pub struct HandedStore(RwLock<Option<Arc<dyn Store>>>);
+pub struct HandedStore(RwLock<Access>);
+
+#[derive(Default)]
+enum Access {
+    #[default]
+    Awaited,
+    Open(Arc<dyn Store>),
+    Released,
+}
 
 impl HandedStore {
-    /// Puts the store in force.
-    pub fn open(&self, store: Arc<dyn Store>) {
-        *self.0.write() = Some(store);
+    /// Puts the store in force. Returns false if it was released before.
+    pub fn open(&self, store: Arc<dyn Store>) -> bool {
+        let mut access = self.0.write();
+        if matches!(*access, Access::Released) {
+            return false;
+        }
+        *access = Access::Open(store);
+        true
     }
 
-    /// Closes the store after all changes that were submitted, and waits for that.
+    /// Returns true once another process may open it.
+    pub fn is_released(&self) -> bool {
+        matches!(*self.0.read(), Access::Released)
+    }
+
+    /// Closes the store after all changes that were submitted, and waits for that. It is not opened
+    /// again.
     pub async fn release(&self) {
-        let store = self.0.write().take();
+        let store = std::mem::replace(&mut *self.0.write(), Access::Released);
         // It waits for the disk. A panic in it has been logged.
         let _ = tokio::task::spawn_blocking(move || drop(store)).await;
     }
@@ -32,7 +51,7 @@ impl HandedStore {
         &self,
         run: impl FnOnce(&dyn Store) -> BoxFuture<'static, Result<T, StoreError>>,
     ) -> BoxFuture<'static, Result<T, StoreError>> {
-        if let Some(store) = &*self.0.read() {
+        if let Access::Open(store) = &*self.0.read() {
             return run(&**store);
         }
         ready(Err(StoreError::Failed("another process has it".into()))).boxed()
@@ -49,7 +68,10 @@ impl Store for HandedStore {
     }
 
     fn room(&self, kept: u64) -> Option<u64> {
-        self.0.read().as_ref()?.room(kept)
+        match &*self.0.read() {
+            Access::Open(store) => store.room(kept),
+            Access::Awaited | Access::Released => None,
+        }
     }
 
     fn is_durable(&self) -> bool {
@@ -69,11 +91,12 @@ mod tests {
         let store = HandedStore::default();
         let stored = || Stored { request: Bytes::new(), progress: Bytes::new() };
         assert!(store.apply(Change::Insert(1, stored())).await.is_err());
-        store.open(Arc::new(MemoryStore::default()));
+        assert!(store.open(Arc::new(MemoryStore::default())) && !store.is_released());
         store.apply(Change::Insert(1, stored())).await.unwrap();
         assert!(store.load(1).await.unwrap().is_some());
         store.release().await;
         assert!(store.apply(Change::Insert(2, stored())).await.is_err());
         assert!(store.load(1).await.is_err());
+        assert!(store.is_released() && !store.open(Arc::new(MemoryStore::default())));
     }
 }

@@ -111,7 +111,7 @@ impl Demo {
         println!("\nending: the bots finish what they are at");
         tokio::select! {
             () = running.finished() => {}
-            () = signals.end() => {}
+            () = signals.ended() => {}
         }
         report.close();
         let exit_code = report.summary(&bots.truth(&stage)).await;

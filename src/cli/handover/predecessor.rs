@@ -10,6 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use socket2::{Domain, SockRef};
 use tokio::net::UnixStream;
 use tokio::time::sleep;
@@ -126,6 +127,12 @@ impl Predecessor {
         }
     }
 
+    /// Returns true if it has ended, which leaves the sockets to this process.
+    pub fn has_ended(&mut self) -> bool {
+        // It sends nothing unasked.
+        self.channel.receive().now_or_never().is_some_and(|received| received.is_err())
+    }
+
     /// Says that this process accepts, and on which of the sockets. Fails if the predecessor lives
     /// and does not answer: it may wake up and accept too.
     pub async fn succeed(mut self, kept: Vec<String>) -> Result<Following, String> {
@@ -184,37 +191,55 @@ impl Following {
     }
 }
 
-/// Opens the file of writes, however long that takes: queued writes are not lost.
+/// Opens the file of writes, however long that takes: queued writes are not lost. Returns when it is
+/// open, or when it will take longer, so that a further process may take over and repair it.
 async fn open_store(current: &Arc<Current>, awaited: Option<AwaitedStore>) {
-    let Some(AwaitedStore { path, store }) = awaited else { return };
-    let (mut problem, mut tries) = (None, 0);
-    loop {
-        let path = path.clone();
-        let open = move || with_stored_writes(|each| FileStore::open(&path, each));
-        let opened = tokio::task::spawn_blocking(open).await;
-        match opened.unwrap_or_else(|error| Err(error.to_string())) {
-            Ok((file, mut recovery)) => {
-                recovery.next_number = file.first_number();
-                store.open(Arc::new(file));
-                // An hour's writes take a while.
-                let current = Arc::clone(current);
-                let open = move || current.open_writes(recovery);
-                if let Err(error) = tokio::task::spawn_blocking(open).await {
-                    error!(%error, "the queued writes of the predecessor do not go on");
-                    return;
-                }
-                info!("queued writes go on");
-                return;
+    let Some(awaited) = awaited else { return };
+    let mut problem = None;
+    for _ in 0..QUIET_TRIES {
+        match awaited.try_open(current).await {
+            Ok(()) => return,
+            Err(fault) => problem = Some(fault),
+        }
+        sleep(STORE_PAUSE).await;
+    }
+    let current = Arc::clone(current);
+    tokio::spawn(async move {
+        let mut said = None;
+        while !awaited.store.is_released() {
+            if problem != said {
+                let error = problem.as_deref().unwrap_or_default();
+                error!(error, "the queued writes of the predecessor wait");
+                said.clone_from(&problem);
             }
-            Err(fault) => {
-                tries += 1;
-                if tries > QUIET_TRIES && problem.as_ref() != Some(&fault) {
-                    error!(error = %fault, "the queued writes of the predecessor wait");
-                    problem = Some(fault);
-                }
-                sleep(STORE_PAUSE).await;
+            sleep(STORE_PAUSE).await;
+            match awaited.try_open(&current).await {
+                Ok(()) => return,
+                Err(fault) => problem = Some(fault),
             }
         }
+    });
+}
+
+impl AwaitedStore {
+    async fn try_open(&self, current: &Arc<Current>) -> Result<(), String> {
+        let path = self.path.clone();
+        let open = move || with_stored_writes(|each| FileStore::open(&path, each));
+        let opened = tokio::task::spawn_blocking(open).await;
+        let (file, mut recovery) = opened.unwrap_or_else(|error| Err(error.to_string()))?;
+        recovery.next_number = file.first_number();
+        if !self.store.open(Arc::new(file)) {
+            // Another process has taken over meanwhile, and opens it.
+            return Ok(());
+        }
+        // An hour's writes take a while.
+        let current = Arc::clone(current);
+        let open = move || current.open_writes(recovery);
+        match tokio::task::spawn_blocking(open).await {
+            Ok(()) => info!("queued writes go on"),
+            Err(error) => error!(%error, "the queued writes of the predecessor do not go on"),
+        }
+        Ok(())
     }
 }
 

@@ -255,6 +255,18 @@ fn tokens_in_clear_and_idle_accounts_are_worth_a_warning() {
 }
 
 #[test]
+fn an_admin_listener_in_clear_for_others_is_worth_a_warning() {
+    let token = "admin_token = { value = \"an-admin-s3cret\" }";
+    let warned = |address: &str| {
+        let admin = format!("admin = \"{address}\"\n{token}");
+        let warnings = accepted(&spoilt("admin = \"127.0.0.1:9090\"", &admin)).warnings();
+        warnings.into_iter().map(|warning| warning.key).collect::<Vec<_>>()
+    };
+    assert_eq!(warned("0.0.0.0:9090"), ["listen.admin"]);
+    assert!(warned("127.0.0.1:9090").is_empty());
+}
+
+#[test]
 fn predictions_that_are_never_made_are_worth_a_warning() {
     let warned =
         |dialect: &str| {

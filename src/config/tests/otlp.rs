@@ -136,7 +136,7 @@ fn a_wrong_variable_is_a_fault_that_names_it() {
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "hunter2:4317", "otlp_endpoint", "http or https"),
         ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://me:hunter2@a", "otlp_endpoint", "http or"),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "otlp_protocol", "http/protobuf"),
-        ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd", "otlp_compression", "\"none\" or \"gzip\""),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd", "otlp_compression", "none, gzip"),
         ("OTEL_EXPORTER_OTLP_HEADERS", "hunter2", "otlp_headers", "x-api-key=KEY"),
         ("OTEL_EXPORTER_OTLP_HEADERS", "host=hunter2", "otlp_headers", "x-api-key=KEY"),
         ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nowhere.pem", "otlp_ca_file", "PEM"),

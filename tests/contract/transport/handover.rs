@@ -284,6 +284,85 @@ async fn a_successor_that_fails_changes_nothing() {
     assert!(is_whole(&ask(address, REPOSITORY).await, 200));
 }
 
+/// The end of a successor that the first process has noticed, and outlives.
+async fn leaves_alone(stage: &Stage, first: &Process) {
+    first.logged("a successor did not get ready; this process goes on").await;
+    let address = first.address("listening").await;
+    assert!(is_whole(&ask(address, REPOSITORY).await, 200));
+    let write = queue(address, "after a failed takeover").await;
+    assert_eq!(outcome(address, &write).await, "done");
+    assert!(stage.takeover().exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_ends_a_successor_that_is_not_ready() {
+    let stage = Stage::with_writes().await;
+    let first = stage.started().await;
+    for signal in [Signal::TERM, Signal::INT] {
+        let gate = stage.world.close_gate("GET", "/rate_limit");
+        let second = Process::start(serve(&stage.config));
+        stage.world.held(gate, 1).await;
+        second.signal(signal);
+        assert!(second.ended().await.success());
+        stage.world.open_gate(gate);
+        leaves_alone(&stage, &first).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_successor_that_is_not_ready_does_not_take_over() {
+    let stage = Stage::with_writes().await;
+    let first = stage.started().await;
+    let token = stage.world.tokens[0].token.clone();
+    stage.edit(&token, "emu_classic_unknown");
+    let second = Process::start(serve(&stage.config));
+    assert_eq!(second.ended().await.code(), Some(1));
+    let message = "this process does not get ready; the predecessor goes on";
+    let reason = second.logged(message).await["error"].to_string();
+    assert!(reason.contains("no upstream token can be used"), "{reason}");
+    leaves_alone(&stage, &first).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_successor_that_cannot_keep_writes_does_not_take_over() {
+    let stage = Stage::with_writes().await;
+    let first = stage.started().await;
+    stage.edit("path = \"weir.redb\"", "path = \"missing/weir.redb\"");
+    let second = Process::start(serve(&stage.config));
+    assert_eq!(second.ended().await.code(), Some(1));
+    let reason = second.logged("cannot keep writes").await["error"].to_string();
+    assert!(reason.contains("missing/weir.redb"), "{reason}");
+    leaves_alone(&stage, &first).await;
+}
+
+/// The file of writes is out of the way when the first process lets go of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_third_process_takes_over_from_one_without_its_file() {
+    let stage = Stage::with_writes().await;
+    let first = stage.started().await;
+    let address = first.address("listening").await;
+    let gate = stage.world.close_gate("POST", ISSUES);
+    let on_its_way = queue(address, "on its way").await;
+    stage.world.held(gate, 1).await;
+    let behind = queue(address, "behind").await;
+    let second = stage.started().await;
+    let [file, elsewhere] =
+        ["weir.redb", "elsewhere.redb"].map(|name| stage.folder.path().join(name));
+    std::fs::rename(&file, &elsewhere).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    stage.world.open_gate(gate);
+    second.logged("the queued writes of the predecessor wait").await;
+    second.logged(ENDED).await;
+    std::fs::remove_dir(&file).unwrap();
+    std::fs::rename(&elsewhere, &file).unwrap();
+    let third = stage.started().await;
+    assert!(second.ended().await.success());
+    third.logged(ENDED).await;
+    for write in [&on_its_way, &behind] {
+        assert_eq!(outcome(address, write).await, "done");
+    }
+}
+
 /// Its socket closes with the predecessor, after what was sent to it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listener_that_a_successor_lacks_is_closed() {
@@ -402,6 +481,22 @@ async fn a_successor_gets_the_queued_writes_after_the_last_is_done() {
         let made = titles.as_array().unwrap().iter().filter(|issue| issue["title"] == title);
         assert_eq!(made.count(), 1, "{title}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_successor_without_a_file_says_that_queued_writes_stay() {
+    let stage = Stage::with_writes().await;
+    let first = stage.started().await;
+    let address = first.address("listening").await;
+    let gate = stage.world.close_gate("POST", ISSUES);
+    queue(address, "on its way").await;
+    stage.world.held(gate, 1).await;
+    stage.edit("store = { path = \"weir.redb\" }", "store = \"memory\"");
+    let second = stage.started().await;
+    let message = "queued writes of the predecessor do not go on: writes.store is \"memory\"";
+    second.logged(message).await;
+    stage.world.open_gate(gate);
+    assert!(first.ended().await.success());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -88,8 +88,10 @@ impl Client {
         listen: Option<&Listen>,
     ) -> Declared<Self> {
         let https = |listen: &Listen| listen.https.as_ref()?.tls.client_ca.clone();
-        // A faulty section has its own message.
-        let asks_certificates = listen.is_none_or(|listen| https(listen).is_some());
+        let listens = root.entry("listen").and_then(|entry| entry.value.get("https")).is_some();
+        // A faulty section, or a faulty listener in it, has its own message.
+        let asks_certificates = listen
+            .is_none_or(|listen| https(listen).is_some() || (listen.https.is_none() && listens));
         let mut seen = Seen { asks_certificates, ..Seen::default() };
         let clients = Declared::read(root, "clients", "client", |reader, name| {
             Self::read(reader, name, accounts, pools, issuers, &mut seen)

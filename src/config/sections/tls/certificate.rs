@@ -42,10 +42,12 @@ pub struct CertificateFiles {
 pub struct Certificate {
     /// The chain and the key for handshakes.
     pub certified: Arc<CertifiedKey>,
-    /// Seconds since the epoch at which the first certificate becomes valid.
+    /// Seconds since the epoch at which all certificates of the chain are valid.
     pub valid_from: i64,
-    /// Seconds since the epoch at which it ends.
+    /// Seconds since the epoch at which the first of them ends.
     pub valid_until: i64,
+    /// The one that ends first is not the server's or client's own.
+    pub is_issuer_first: bool,
     /// A fault of the chain that clients may stumble over.
     pub chain_problem: Option<String>,
 }
@@ -176,8 +178,7 @@ fn with_key(
         CertificateFault::Key(of(key, "it has no private key that is not encrypted"))
     })?;
     let damaged = |place: &str| CertificateFault::Chain(of(cert, &format!("its {place} damaged")));
-    let (valid_from, valid_until, chain_problem) =
-        facts_of(&chain).ok_or_else(|| damaged("first or a later certificate is"))?;
+    let facts = facts_of(&chain).ok_or_else(|| damaged("first or a later certificate is"))?;
     let certified = CertifiedKey::from_der(chain, private, &default_provider());
     let certified = certified.map_err(|error| match error {
         Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => CertificateFault::Key(of(
@@ -187,25 +188,44 @@ fn with_key(
         Error::InvalidCertificate(_) => damaged("first certificate is"),
         _ => CertificateFault::Key(of(key, "a kind of key that is not supported")),
     })?;
-    Ok(Certificate { certified: Arc::new(certified), valid_from, valid_until, chain_problem })
+    let Facts { valid_from, valid_until, is_issuer_first, chain_problem } = facts;
+    let certified = Arc::new(certified);
+    Ok(Certificate { certified, valid_from, valid_until, is_issuer_first, chain_problem })
 }
 
-/// The bounds of the first certificate's validity, and the problem of the chain.
-fn facts_of(chain: &[CertificateDer<'_>]) -> Option<(i64, i64, Option<String>)> {
+/// What a chain says, as in [`Certificate`].
+struct Facts {
+    valid_from: i64,
+    valid_until: i64,
+    is_issuer_first: bool,
+    chain_problem: Option<String>,
+}
+
+/// Returns the facts of a chain; `None` if a certificate cannot be read. The authority itself, which
+/// some files contain, is of no use to clients and does not count.
+fn facts_of(chain: &[CertificateDer<'_>]) -> Option<Facts> {
     let parsed: Option<Vec<_>> = chain
         .iter()
         .map(|der| X509Certificate::from_der(der).ok().map(|(_, certificate)| certificate))
         .collect();
     let parsed = parsed?;
-    let validity = parsed.first()?.validity();
+    let own = parsed.first()?.validity();
+    let issuers = parsed.iter().skip(1);
+    let issuers = issuers.filter(|certificate| certificate.issuer() != certificate.subject());
+    let (mut valid_from, mut valid_until) = (own.not_before.timestamp(), own.not_after.timestamp());
+    for issuer in issuers {
+        valid_from = valid_from.max(issuer.validity().not_before.timestamp());
+        valid_until = valid_until.min(issuer.validity().not_after.timestamp());
+    }
     let broken = parsed.windows(2).position(|pair| !is_issued_by(&pair[0], &pair[1]));
-    let problem = broken.map(|index| {
+    let chain_problem = broken.map(|index| {
         format!(
             "certificate {} of the file was not issued by the next one: clients may not find an authority",
             index + 1
         )
     });
-    Some((validity.not_before.timestamp(), validity.not_after.timestamp(), problem))
+    let is_issuer_first = valid_until < own.not_after.timestamp();
+    Some(Facts { valid_from, valid_until, is_issuer_first, chain_problem })
 }
 
 fn is_issued_by(certificate: &X509Certificate<'_>, issuer: &X509Certificate<'_>) -> bool {

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::api::{AccountKind, Dialect, ResourceName, TokenKind};
 use crate::config::input::reader::Choice;
 use crate::config::{
-    BudgetMode, CaRoots, ClientAuth, Durability, Freshness, LogFormat, OtlpProtocol, OtlpSignal,
-    Pace, Priority, Temporality,
+    BudgetMode, CaRoots, ClientAuth, Durability, Freshness, LogFormat, OtlpCompression,
+    OtlpProtocol, OtlpSignal, Pace, Priority, Temporality,
 };
 
 /// A reference to a variable.
@@ -81,6 +81,7 @@ pub fn fragment(kind: &str) -> Value {
         "Priority" => choice::<Priority>(),
         "TokenKind" => choice::<TokenKind>(),
         "OtlpSignal" => choice::<OtlpSignal>(),
+        "OtlpCompression" => choice::<OtlpCompression>(),
         "OtlpProtocol" => choice::<OtlpProtocol>(),
         "Temporality" => choice::<Temporality>(),
         "Headers" => json!({ "type": "object", "additionalProperties": secret() }),

@@ -4,13 +4,27 @@ use std::fmt::Display;
 use std::fs::Permissions;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
+use rustix::net::listen;
+
+/// Connections that the system holds for a listener, within its own bound. Chosen here: all clients
+/// connect again at the end of another process.
+const BACKLOG: i32 = 4096;
+
 /// Opens a listening TCP socket.
 pub fn bind_tcp(address: &SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address).map_err(|error| cannot_listen(address, &error))
+    let bound = TcpListener::bind(address).and_then(with_backlog);
+    bound.map_err(|error| cannot_listen(address, &error))
+}
+
+/// Makes room for more connections than the standard library does.
+fn with_backlog<L: AsFd>(listener: L) -> io::Result<L> {
+    listen(&listener, BACKLOG)?;
+    Ok(listener)
 }
 
 /// Opens a Unix socket with this mode, and replaces a stale one that no process listens on.
@@ -19,7 +33,7 @@ pub fn bind_unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
     if socket_obstacle(path).map_err(failed)? {
         std::fs::remove_file(path).map_err(failed)?;
     }
-    let listener = UnixListener::bind(path).map_err(failed)?;
+    let listener = UnixListener::bind(path).and_then(with_backlog).map_err(failed)?;
     std::fs::set_permissions(path, Permissions::from_mode(mode)).map_err(failed)?;
     Ok(listener)
 }
@@ -44,4 +58,22 @@ pub fn socket_obstacle(path: &Path) -> io::Result<bool> {
 /// Names the address in an error.
 pub fn cannot_listen(at: impl Display, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot listen on {at}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Nobody accepts them.
+    #[test]
+    fn a_burst_of_connections_waits_in_the_backlog() {
+        let listener = bind_tcp(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let connect = |_| TcpStream::connect_timeout(&address, Duration::from_millis(500));
+        let connections: io::Result<Vec<_>> = (0..200).map(connect).collect();
+        assert_eq!(connections.unwrap().len(), 200);
+    }
 }
