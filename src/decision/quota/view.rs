@@ -106,9 +106,21 @@ impl QuotaLedger {
 
     /// All accounts of the config, for an operator.
     pub fn snapshot(&self, now: Timestamp) -> Vec<AccountSnapshot> {
-        let all =
-            (0..).map(AccountId).zip(&self.accounts).filter(|(id, _)| !self.layout.is_dynamic(*id));
-        all.map(|(id, account)| account.snapshot(now, id)).collect()
+        self.snapshot_part(now, 0, usize::MAX).unwrap_or_default()
+    }
+
+    /// The same of at most `count` accounts from a place on; `None` behind the last. Those of the
+    /// config among them are shown.
+    pub fn snapshot_part(
+        &self,
+        now: Timestamp,
+        from: usize,
+        count: usize,
+    ) -> Option<Vec<AccountSnapshot>> {
+        let rest = self.accounts.get(from..).filter(|rest| !rest.is_empty())?;
+        let ids = (0..).map(AccountId).skip(from);
+        let part = ids.zip(rest).take(count).filter(|(id, _)| !self.layout.is_dynamic(*id));
+        Some(part.map(|(id, account)| account.snapshot(now, id)).collect())
     }
 
     /// Resources with windows of these accounts, sorted.
