@@ -64,3 +64,45 @@ fn one_account_less_than_advised_shows_the_waits_it_warned_of() {
     let picture = std::fs::read_to_string(svg).unwrap();
     assert!(picture.starts_with("<svg ") && picture.contains("core budget of all accounts"));
 }
+
+/// A client that asks for the same two reads every ten seconds, and changes one of them every
+/// minute.
+#[test]
+fn repeated_reads_name_the_rule_that_would_save_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("access.log");
+    let mut text = String::new();
+    for step in 0..360 {
+        let time = format!("01/Jul/2026:10:{:02}:{:02} +0000", step / 6, step * 10 % 60);
+        let mut line = |method: &str, path: &str| {
+            writeln!(text, "10.0.0.1 - - [{time}] \"{method} {path} HTTP/1.1\" 200 512").unwrap();
+        };
+        line("GET", "/repos/acme/widgets/commits?per_page=1");
+        line("GET", "/repos/acme/widgets/issues/1");
+        if step % 6 == 5 {
+            line("PATCH", "/repos/acme/widgets/issues/1");
+        }
+    }
+    std::fs::write(&log, text).unwrap();
+    let log = log.to_str().unwrap();
+    let answer = simulate(&["--trace", log, "--accounts", "auto"]);
+    let rule = "for /repos/{owner}/{repo}/commits would save ";
+    let line =
+        answer.lines().find(|line| line.contains(rule)).unwrap_or_else(|| panic!("{answer}"));
+    assert!(line.contains(" of 360 requests upstream"), "{line}");
+    let json = simulate(&["--trace", log, "--accounts", "auto", "--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let rules = json["cache_rules"].as_array().unwrap();
+    let of = |route: &str| rules.iter().find(|rule| rule["route"] == route);
+    let commits = of("/repos/{owner}/{repo}/commits").unwrap();
+    assert!(commits["saved_units"].as_u64().unwrap() > 300, "{commits}");
+    // A write ends what was stored.
+    let issues = of("/repos/{owner}/{repo}/issues/{issue_number}").unwrap();
+    assert!(issues["saved_units"].as_u64().unwrap() <= 300, "{issues}");
+    let advice = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["cache", "advise", "--log", log])
+        .output()
+        .unwrap();
+    let advice = String::from_utf8(advice.stdout).unwrap();
+    assert!(advice.contains("/repos/{owner}/{repo}/commits"), "{advice}");
+}

@@ -36,13 +36,17 @@ pub fn of_log(path: &Path, options: &GatewayOptions) -> Result<String, String> {
     let config = options.gateway.named_config().map(config::load_without_secrets).transpose();
     let config = config.map_err(|faults| faults.to_string())?;
     let trace = read(path)?;
-    let advisor = replayed(&trace, config.as_ref());
     report(path, &trace);
-    let advice = Advice::of(&advisor, config.as_ref());
+    let advice = of_trace(&trace, config.as_ref());
     if !options.json {
         return Ok(table(&advice));
     }
     serde_json::to_string(&advice).map(|text| text + "\n").map_err(|fault| fault.to_string())
+}
+
+/// Computes the advice from the requests of a log.
+pub fn of_trace(trace: &Trace, config: Option<&Config>) -> Advice {
+    Advice::of(&replayed(trace, config), config)
 }
 
 fn read(path: &Path) -> Result<Trace, String> {
@@ -91,14 +95,16 @@ fn replayed(trace: &Trace, config: Option<&Config>) -> Advisor {
     for request in &trace.requests {
         let at = BEGINNING + request.after;
         let path = request.path.split('?').next().unwrap_or_default();
-        if let Some(asked_for) = &request.asked_for {
-            let read = upstream_read(request, asked_for, dialects, config);
+        let is_read = matches!(request.method, Method::GET | Method::HEAD);
+        if request.asked_for.is_some() || (request.is_foreign && is_read) {
+            let read = match &request.asked_for {
+                Some(asked_for) => upstream_read(request, asked_for, dialects, config),
+                None => foreign_read(request, path, dialects, config),
+            };
             if let Some(read) = read.filter(|_| request.status < 500) {
                 advisor.note(&read, |since| changes.last_change(path, since));
             }
-        } else if !matches!(request.method, Method::GET | Method::HEAD)
-            && !(400..500).contains(&request.status)
-        {
+        } else if !is_read && !(400..500).contains(&request.status) {
             changes.note(&stale_after_write(&request.method, path), at);
         }
     }
@@ -123,11 +129,7 @@ fn upstream_read(
         }
         Subject::Route(endpoint.template.as_str())
     };
-    let key = asked_for.key.unwrap_or_else(|| {
-        let mut hasher = DefaultHasher::new();
-        request.path.hash(&mut hasher);
-        hasher.finish()
-    });
+    let key = asked_for.key.unwrap_or_else(|| key_of(&request.path));
     Some(UpstreamRead {
         subject,
         key,
@@ -142,6 +144,37 @@ fn upstream_read(
         is_forced: false,
         lifetime: Some(LIFETIME).filter(|_| asked_for.found != LoggedFetch::Query),
     })
+}
+
+/// The read of a client without this gateway, each of which asks the upstream. The log does not say
+/// if the answer was another one.
+fn foreign_read(
+    request: &Recorded,
+    path: &str,
+    dialects: &[Dialect],
+    config: Option<&Config>,
+) -> Option<UpstreamRead> {
+    let dialect = dialects.first().filter(|_| (200..400).contains(&request.status))?;
+    let route =
+        Table::embedded(*dialect).classify(&request.method, path).endpoint.template.as_str();
+    if config.is_some_and(|config| config.cache.rules.iter().any(|rule| *rule.route == *route)) {
+        return None;
+    }
+    Some(UpstreamRead {
+        subject: Subject::Route(route),
+        key: key_of(&request.path),
+        at: BEGINNING + request.after,
+        cost: u32::from(request.status != 304),
+        found: Found::Unchanged,
+        is_forced: false,
+        lifetime: Some(LIFETIME),
+    })
+}
+
+fn key_of(path: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn table(advice: &Advice) -> String {
@@ -184,7 +217,7 @@ fn table(advice: &Advice) -> String {
     text
 }
 
-fn subject_of(rule: &AdvisedRule) -> String {
+pub fn subject_of(rule: &AdvisedRule) -> String {
     match (&rule.route, &rule.graphql) {
         (Some(route), _) => route.clone(),
         (None, Some(name)) => format!("query {name}"),

@@ -1,6 +1,6 @@
 //! The commands that operators type against the admin listener of a running gateway.
 
-mod advise;
+pub(crate) mod advise;
 mod api;
 mod budgets;
 mod cache;

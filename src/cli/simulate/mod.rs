@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::admin::advise::of_trace;
 use super::process::{BAD_CONFIG, FAILED};
 use crate::config::{self, Config};
 use crate::decision::cache::freshness::Mode;
@@ -207,8 +208,16 @@ impl Simulate {
         let sizing: Sizing =
             sizing::size(|accounts| self.plan(sources, Some(accounts))).map_err(in_words)?;
         self.draw(&sizing.report, &self.plan(sources, sizing.enough))?;
-        let text =
-            if self.json { format!("{}\n", json!(sizing)) } else { table::of_sizing(&sizing) };
+        let trace = sources.trace.as_deref();
+        let rules = trace.map(|trace| of_trace(trace, sources.config.as_ref()).rules);
+        let rules = rules.unwrap_or_default();
+        let text = if self.json {
+            let mut answer = json!(sizing);
+            answer["cache_rules"] = json!(rules);
+            format!("{answer}\n")
+        } else {
+            table::of_sizing(&sizing, &rules)
+        };
         let is_refused = sizing.report.refusals() + sizing.report.sent_too_early > 0;
         let has_failed = sizing.report.broken() > 0 || (self.strict && is_refused);
         Ok((text, exit_code(has_failed)))

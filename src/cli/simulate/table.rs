@@ -1,9 +1,12 @@
 //! The results of a simulation for people.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write as _};
 
 use super::Simulate;
+use crate::admin::advice::AdvisedRule;
+use crate::cli::admin::advise::subject_of;
 use crate::cli::counted;
 use crate::simulation::plan::Demanded;
 use crate::simulation::report::{AccountReport, ClientReport};
@@ -15,6 +18,9 @@ use crate::simulation::{Plan, Report};
 /// A shorter run says nothing about primary budgets, whose window is an hour (SPECIFICATION,
 /// "Primary rate limits").
 const HOURS_MIN: f64 = 1.0;
+
+/// Most cache rules in the answer about a number of accounts.
+const RULES_SHOWN: usize = 3;
 
 /// Formats a run of one or many seeds.
 pub fn of_sweep(arguments: &Simulate, plan: &Plan, swept: &Sweep) -> String {
@@ -92,7 +98,7 @@ pub fn of_rivals(arguments: &Simulate, plan: &Plan, rivals: &[Rival]) -> String 
 }
 
 /// Formats the search for the least number of accounts.
-pub fn of_sizing(sizing: &Sizing) -> String {
+pub fn of_sizing(sizing: &Sizing, rules: &[AdvisedRule]) -> String {
     written(|text| {
         let mut tried = sizing.tried.clone();
         tried.sort_by_key(|one| one.accounts);
@@ -123,6 +129,7 @@ pub fn of_sizing(sizing: &Sizing) -> String {
                 "no number up to {most} would do: these bots want more than that gives"
             )?,
         }
+        savings(text, rules)?;
         if sizing.report.hours < HOURS_MIN {
             writeln!(
                 text,
@@ -132,6 +139,22 @@ pub fn of_sizing(sizing: &Sizing) -> String {
         writeln!(text)?;
         report(text, &sizing.report)
     })
+}
+
+/// Writes the cache rules that save most, each as if it were alone.
+fn savings(text: &mut String, rules: &[AdvisedRule]) -> fmt::Result {
+    let mut rules: Vec<_> = rules.iter().collect();
+    rules.sort_by_key(|rule| Reverse((rule.saved_units, rule.saved_requests)));
+    for rule in rules.into_iter().take(RULES_SHOWN) {
+        let AdvisedRule { setting, value, saved_requests, requests, saved_units, .. } = rule;
+        writeln!(
+            text,
+            "{setting} = \"{value}\" for {} would save {saved_requests} of {requests} requests upstream and {saved_units} units ({})",
+            subject_of(rule),
+            rule.risk
+        )?;
+    }
+    Ok(())
 }
 
 /// Writes the limit that more demand would meet first, and how much more that is.

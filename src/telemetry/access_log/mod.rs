@@ -66,6 +66,8 @@ pub struct Recorded {
     pub status: u16,
     /// The answer that the upstream was asked for.
     pub asked_for: Option<Box<AskedFor>>,
+    /// True if another program logged it, which has no cache of the gateway's.
+    pub is_foreign: bool,
 }
 
 /// An answer that the upstream was asked for.
@@ -211,7 +213,9 @@ impl Trace {
         }
         let (client, path) = (self.place_of(&client)?, path.to_owned());
         let after = Duration::ZERO;
-        Ok(Line::Request(began, Recorded { after, client, method, path, status, asked_for: None }))
+        let recorded =
+            Recorded { after, client, method, path, status, asked_for: None, is_foreign: true };
+        Ok(Line::Request(began, recorded))
     }
 
     /// Returns the place of a client.
@@ -271,6 +275,7 @@ impl Trace {
                 path,
                 status: line.status.unwrap_or_default(),
                 asked_for,
+                is_foreign: false,
             },
         ))
     }
