@@ -1,17 +1,22 @@
 //! The state of one connection, which its task and the choice of victims share. No lock is taken.
 //!
-//! A connection is busy while a request is under way on it. A busy one cannot be evicted, and an
-//! evicted one cannot become busy.
+//! A connection is busy while a request is under way on it. A busy one cannot be evicted once it
+//! has carried a request of a client: a stranger's request protects nothing. An evicted one carries
+//! no further request, and a client's request that it has begun does not go on.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-/// The number of requests of an evicted connection. None has so many streams.
-const EVICTED: u32 = u32::MAX;
+/// The flag of an evicted connection.
+const EVICTED: u32 = 1 << 31;
+/// The flag of a connection that has carried a request of a client.
+const KNOWN: u32 = 1 << 30;
+/// The bits that count the requests under way. No connection has so many streams.
+const REQUESTS: u32 = KNOWN - 1;
 
 /// The listener that a connection came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,13 +65,13 @@ pub struct Slot {
     pub(super) listener: Listener,
     /// The begin of all times here.
     origin: Instant,
-    /// Requests under way, or [`EVICTED`].
-    under_way: AtomicU32,
-    /// True once a request came with the key of a client.
-    is_known: AtomicBool,
+    /// The number of requests under way, and the flags. One value: an eviction and a client's
+    /// request exclude each other.
+    state: AtomicU32,
     /// Milliseconds: the begin of the connection, or the end of the last request of a client.
     since: AtomicU64,
-    /// Milliseconds: the last head of an HTTP/2 stream, whose request is about to begin.
+    /// Milliseconds: the head of an HTTP/2 stream whose request is about to begin, the last one of
+    /// a client or the first one of a stranger.
     head_at: AtomicU64,
     task: OnceLock<AbortHandle>,
 }
@@ -76,8 +81,7 @@ impl Slot {
         Self {
             listener,
             origin,
-            under_way: AtomicU32::new(0),
-            is_known: AtomicBool::new(false),
+            state: AtomicU32::new(0),
             since: AtomicU64::new(millis(origin, now)),
             head_at: AtomicU64::new(0),
             task: OnceLock::new(),
@@ -99,8 +103,7 @@ impl Slot {
 
     /// Begins a request. False: the connection was evicted, and ends.
     pub fn begin(&self) -> bool {
-        let begun = |requests| (requests != EVICTED).then(|| requests + 1);
-        self.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, begun).is_ok()
+        self.changed(|state| (state & EVICTED == 0).then(|| state + 1))
     }
 
     /// Ends a request that was begun.
@@ -110,44 +113,53 @@ impl Slot {
         if self.is_known() {
             self.since.store(millis(self.origin, now), Ordering::Relaxed);
         }
-        self.under_way.fetch_sub(1, Ordering::AcqRel);
+        self.state.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Notes that a request had the key of a client.
+    /// Notes that the request under way is one of a client: the connection is not evicted before
+    /// its end. No effect if it was evicted before.
     pub fn know(&self) {
         if !self.is_known() {
-            self.is_known.store(true, Ordering::Relaxed);
+            self.changed(|state| (state & EVICTED == 0).then_some(state | KNOWN));
         }
     }
 
     pub fn is_known(&self) -> bool {
-        self.is_known.load(Ordering::Relaxed)
+        self.state.load(Ordering::Relaxed) & KNOWN != 0
+    }
+
+    /// True if the connection makes room for another one, and ends.
+    pub fn is_evicted(&self) -> bool {
+        self.state.load(Ordering::Acquire) & EVICTED != 0
     }
 
     /// Notes the head of an HTTP/2 stream. Its request begins in a task of its own.
     pub fn head_came(&self, now: Instant) {
-        self.head_at.store(millis(self.origin, now), Ordering::Relaxed);
+        // With one head after another, a stranger would keep its place.
+        if self.is_known() || self.head_at() == 0 {
+            self.head_at.store(millis(self.origin, now), Ordering::Relaxed);
+        }
     }
 
     /// Requests under way.
     pub fn requests(&self) -> u32 {
-        match self.under_way.load(Ordering::Acquire) {
-            EVICTED => 0,
-            requests => requests,
-        }
+        self.state.load(Ordering::Acquire) & REQUESTS
     }
 
     pub(super) fn state(&self) -> State {
-        match self.under_way.load(Ordering::Acquire) {
-            0 | EVICTED if self.is_known() => State::Idle,
-            0 | EVICTED => State::New,
-            _ => State::Busy,
+        let state = self.state.load(Ordering::Acquire);
+        if state & EVICTED == 0 && state & REQUESTS > 0 {
+            State::Busy
+        } else if state & KNOWN != 0 {
+            State::Idle
+        } else {
+            State::New
         }
     }
 
-    /// True if no request is under way and it was not evicted before.
+    /// True if no request of a client is under way and it was not evicted before.
     pub(super) fn may_end(&self) -> bool {
-        self.under_way.load(Ordering::Acquire) == 0
+        may_end(self.state.load(Ordering::Acquire))
     }
 
     /// The end of the last request of a client, or the begin of the connection.
@@ -163,16 +175,26 @@ impl Slot {
         self.head_at.load(Ordering::Relaxed)
     }
 
-    /// Ends the connection unless a request is under way. False: one is, or it was evicted before.
+    /// Ends the connection unless a request of a client is under way. False: one is, or it was
+    /// evicted before.
     pub(super) fn evict(&self) -> bool {
         let Some(task) = self.task.get() else { return false };
-        let evicted =
-            self.under_way.compare_exchange(0, EVICTED, Ordering::AcqRel, Ordering::Acquire);
-        if evicted.is_ok() {
+        let is_evicted = self.changed(|state| may_end(state).then_some(state | EVICTED));
+        if is_evicted {
             task.abort();
         }
-        evicted.is_ok()
+        is_evicted
     }
+
+    /// Changes the state, unless `change` has none for it.
+    fn changed(&self, change: impl FnMut(u32) -> Option<u32>) -> bool {
+        self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).is_ok()
+    }
+}
+
+/// True if a connection in this state may be evicted.
+const fn may_end(state: u32) -> bool {
+    state & EVICTED == 0 && (state & KNOWN == 0 || state & REQUESTS == 0)
 }
 
 /// Whole milliseconds of the process's time.
@@ -247,14 +269,41 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_busy_connection_is_never_evicted() {
+    async fn a_busy_connection_of_a_client_is_never_evicted() {
         let (slot, task) = served();
         assert!(slot.begin() && slot.begin());
+        slot.know();
         slot.end(timer_now());
         assert!(!slot.evict());
         assert!(!task.is_finished() && slot.requests() == 1);
         slot.end(timer_now());
         assert!(slot.evict());
+    }
+
+    #[tokio::test]
+    async fn a_strangers_request_does_not_protect_its_connection() {
+        let (slot, task) = served();
+        assert!(slot.begin() && slot.evict());
+        assert!(task.await.unwrap_err().is_cancelled());
+        // A key that is read too late does not bring it back.
+        slot.know();
+        assert!(slot.is_evicted() && !slot.is_known());
+        slot.end(timer_now());
+        assert!(!slot.begin());
+    }
+
+    #[tokio::test]
+    async fn only_the_first_head_of_a_stranger_counts() {
+        let (slot, _task) = served();
+        let at = |seconds| timer_now() + Duration::from_secs(seconds);
+        slot.head_came(at(5));
+        let first = slot.head_at();
+        slot.head_came(at(50));
+        assert_eq!(slot.head_at(), first);
+        assert!(slot.begin());
+        slot.know();
+        slot.head_came(at(500));
+        assert!(slot.head_at() > first);
     }
 
     #[tokio::test]

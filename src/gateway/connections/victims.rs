@@ -1,7 +1,8 @@
 //! The choice of connections that make room for others. Pure: times are arguments.
 //!
-//! Connections without a request of a client go first, the oldest before the others; then those
-//! that are idle, the longest first. A request under way is never a victim.
+//! Connections without a request of a client go first, the oldest before the others, also while a
+//! stranger's request is under way; then those that are idle, the longest first. A request of a
+//! client is never a victim.
 
 use std::cmp::Reverse;
 
@@ -21,11 +22,12 @@ const LOOK_AGAIN_MS: u64 = 50;
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<T> {
     pub key: T,
+    /// True if a request of a client is under way, or if it ends anyway.
     pub is_busy: bool,
     pub is_known: bool,
     /// Milliseconds: begin of a new connection, or begin of its idleness.
     pub since: u64,
-    /// Milliseconds: head of its last HTTP/2 stream.
+    /// Milliseconds: head of an HTTP/2 stream whose request may not have begun.
     pub head_at: u64,
 }
 
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_under_way_is_never_a_victim() {
+    fn a_clients_request_under_way_is_never_a_victim() {
         let busy = [seen(1, true, true, 50_000), seen(2, true, false, 50_000)];
         assert_eq!(chosen(&busy, 9), Err(LOOK_AGAIN_MS));
         let head = Seen { head_at: NOW - HEAD_MS + 1, ..new(3, 50_000) };

@@ -57,6 +57,8 @@ impl Handler {
             }));
         }) {
             Ok(Received { event, effect }) => {
+                // The signature is worth as much as a client's key.
+                self.slot.know();
                 gateway.cache.all_noted().await;
                 let outcome = match effect {
                     Effect::Applied => "accepted",

@@ -119,6 +119,10 @@ impl Handler {
             classified = self.classify(request, valid);
         }
         let classified = classified?;
+        if self.slot.is_evicted() {
+            // Another connection got the place before this request had a client.
+            return Err(Stop::ClientGone);
+        }
         if takes_interims(session) {
             request.take_interims();
         }

@@ -15,7 +15,7 @@ use weir::gateway::Drained;
 
 use super::drain::{get, is_whole};
 use crate::support::raw::Connection;
-use crate::support::{Reply, Setup, World, captured_log, eventually};
+use crate::support::{KEY, Reply, Setup, World, captured_log, eventually};
 
 const REPOSITORY: &str = "/repos/acme/widgets";
 
@@ -48,6 +48,12 @@ async fn silent(world: &World) -> Connection {
 
 fn open(world: &World) -> u64 {
     world.gateway.env.connections.figures().map(|(_, _, open)| open).sum()
+}
+
+/// The connections that have a request under way.
+fn busy(world: &World) -> u64 {
+    let figures = world.gateway.env.connections.figures();
+    figures.filter(|(_, state, _)| state.name() == "busy").map(|(_, _, open)| open).sum()
 }
 
 fn is_counted(world: &World, line: &str) -> bool {
@@ -132,7 +138,7 @@ async fn an_http2_stream_under_way_is_never_ended_to_make_room() {
     let gate = world.close_gate("GET", REPOSITORY);
     let client: Client<_, Full<Bytes>> =
         Client::builder(TokioExecutor::new()).http2_only(true).build_http();
-    let key = format!("Bearer {}", crate::support::KEY);
+    let key = format!("Bearer {KEY}");
     let request = Request::get(format!("http://{}{REPOSITORY}", world.address))
         .header("authorization", key)
         .body(Full::default())
@@ -162,6 +168,83 @@ async fn answers_to_strangers_keep_no_place() {
     ask(&mut newest, "newest").await;
     assert_eq!(stranger.read_to_close().await, "");
     ask(&mut used, "kept").await;
+}
+
+/// The client's idle connection would have to go if the stranger's were protected.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unread_body_of_a_stranger_keeps_no_place() {
+    let world = start(2, "").await;
+    let mut used = kept(&world, "used").await;
+    let mut stranger = Connection::open(world.address).await;
+    let issue =
+        "POST /repos/acme/widgets/issues HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n";
+    stranger.send(issue.as_bytes()).await;
+    assert!(is_whole(&stranger.read_answer().await, 401));
+    let mut newest = Connection::open(world.address).await;
+    ask(&mut newest, "newest").await;
+    assert_eq!(stranger.read_to_close().await, "");
+    ask(&mut used, "kept").await;
+    assert!(is_counted(&world, "weir_connections_ended_total{reason=\"evicted_new\"} 1"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unfinished_delivery_of_a_stranger_keeps_no_place() {
+    let listen = "connections_max = 2\nheader_timeout = \"1h\"\nidle_timeout = \"1h\"";
+    let secret = "[webhooks]\nsecret = { value = \"It's a Secret to Everybody\" }";
+    let world = Setup::new().listen(listen).config(secret).start().await;
+    let mut used = kept(&world, "used").await;
+    let mut stranger = Connection::open(world.address).await;
+    let signature = "0".repeat(64);
+    let delivery = format!(
+        "POST /_weir/webhooks HTTP/1.1\r\nHost: weir\r\nX-GitHub-Event: ping\r\n\
+         X-GitHub-Delivery: never\r\nContent-Type: application/json\r\n\
+         X-Hub-Signature-256: sha256={signature}\r\nContent-Length: 60000\r\n\r\n{{"
+    );
+    stranger.send(delivery.as_bytes()).await;
+    eventually(|| world.gateway.env.active.count() == 1).await;
+    let mut newest = Connection::open(world.address).await;
+    ask(&mut newest, "newest").await;
+    assert_eq!(stranger.read_to_close().await, "");
+    ask(&mut used, "kept").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_http2_stream_of_a_stranger_keeps_no_place() {
+    let world = start(2, "").await;
+    let mut used = kept(&world, "used").await;
+    let mut stranger = Connection::open(world.address).await;
+    stranger.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+    // SETTINGS with a window of no byte (RFC 9113 §6.5.2): the body of the answer has to wait.
+    stranger.send(b"\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0").await;
+    // HEADERS of a GET by `http` for `/` (RFC 7541 appendix A) with the authority `a`.
+    stranger.send(b"\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01a").await;
+    eventually(|| busy(&world) == 1).await;
+    let mut newest = Connection::open(world.address).await;
+    ask(&mut newest, "newest").await;
+    ask(&mut used, "kept").await;
+    assert!(is_counted(&world, "weir_connections_ended_total{reason=\"evicted_new\"} 1"));
+}
+
+/// Its connection is the oldest one that has not been answered yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clients_unfinished_body_keeps_its_place() {
+    let world = start(2, "").await;
+    let issue = "{\"title\":\"kept\"}";
+    let head = format!(
+        "POST /repos/acme/widgets/issues HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n\
+         Content-Length: {}\r\n\r\n",
+        issue.len()
+    );
+    let mut write = Connection::open(world.address).await;
+    write.send(head.as_bytes()).await;
+    eventually(|| world.gateway.env.active.count() == 1).await;
+    let mut stranger = silent(&world).await;
+    let mut newest = Connection::open(world.address).await;
+    ask(&mut newest, "newest").await;
+    assert_eq!(stranger.read_to_close().await, "");
+    write.send(issue.as_bytes()).await;
+    let answer = write.read_answer().await;
+    assert!(is_whole(&answer, 201), "{answer}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
