@@ -41,7 +41,7 @@ use weir::clock::Clock;
 use weir::emulator::{Entry, Handle, TokenView};
 use weir::gateway::Gateway;
 use weir::gateway::{Current, Reloaded};
-use weir::gateway::{Drained, Listening};
+use weir::gateway::{Drained, Leaving, Listening};
 
 pub use reply::Reply;
 pub use setup::Setup;
@@ -246,6 +246,18 @@ impl World {
     ) -> (Gates, impl Future<Output = Drained> + Send + 'static) {
         let gates = Gates { emulator: self.emulator, clock: self.clock };
         (gates, self.listening.drain(grace))
+    }
+
+    /// Begins the drain of a process whose successor goes on. Nobody has the sockets here.
+    pub fn into_hand_over(
+        self,
+        grace: Duration,
+    ) -> (Gates, impl Future<Output = Drained> + Send + 'static) {
+        let gates = Gates { emulator: self.emulator, clock: self.clock };
+        let listening = self.listening;
+        let drain =
+            async move { listening.drain_as(grace, &Leaving::HandedOver(Vec::new())).await };
+        (gates, drain)
     }
 
     /// Waits until the gate holds this many requests.

@@ -41,9 +41,10 @@ impl Handler {
     ) -> Result<Classification, GatewayError> {
         let gateway = &self.gateway;
         request.origin = gateway.downstream.origin(self.scheme, &valid);
-        if gateway.env.active.refuses() {
+        if self.is_too_late(&valid) {
             return Err(GatewayError::Draining);
         }
+        self.awaited.end();
         // Preflight needs no key.
         if valid.method == Method::OPTIONS {
             let reply =
@@ -100,6 +101,14 @@ impl Handler {
         request.routed(&route);
         let routed = Box::new(RoutedRequest { from: ClientRequest { valid, client }, route });
         Ok(if is_read { Classification::Read(routed) } else { Classification::Write(routed) })
+    }
+
+    /// True if a drain takes no such request any more. A read changes nothing, so that a successor
+    /// has no need to know of it.
+    fn is_too_late(&self, valid: &ValidRequest) -> bool {
+        let active = &self.gateway.env.active;
+        let is_read = valid.service == Service::Rest && valid.method.is_safe();
+        active.refuses() && !(is_read && active.is_handed_over())
     }
 
     /// Identifies the client, and rejects a key outside of its place, known client or not.

@@ -272,6 +272,8 @@ impl Handler {
                 // Part of a stranger's head is no request that must not be cut off.
                 connection.turn.end(timer_now());
             }
+            // Its head has begun: a hand-over waits for the rest.
+            self.awaited.begin();
             let at_first = connection.ahead().len();
             whole = Some(whole_head(connection, watch, deadline).await?);
             if connection.ahead().len() == at_first {

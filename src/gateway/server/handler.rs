@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::Timestamp;
 use crate::decision::floor_rate::FloorRate;
-use crate::gateway::active::ActiveGuard;
+use crate::gateway::active::{ActiveGuard, Awaited};
 use crate::gateway::assembly::Gateway;
 use crate::gateway::connections::slot::Slot;
 use crate::gateway::reload::Current;
@@ -40,6 +40,8 @@ pub struct Handler {
     pub(super) certified: Option<Arc<Client>>,
     /// The state of the connection.
     pub(super) slot: Arc<Slot>,
+    /// Its next request.
+    pub(super) awaited: Arc<Awaited>,
     /// The streams of its HTTP/2 connection that are being written.
     pub(super) streams: Option<Arc<Streams>>,
 }
@@ -87,7 +89,8 @@ impl Frontend {
     /// A handler for a new connection.
     pub(super) fn handler(&self, slot: &Arc<Slot>) -> Handler {
         static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
-        self.handler_of(CONNECTIONS.fetch_add(1, Ordering::Relaxed), slot, None)
+        let awaited = Awaited::new(&self.gateway().env.active);
+        self.handler_of(CONNECTIONS.fetch_add(1, Ordering::Relaxed), slot, &awaited, None)
     }
 
     /// A handler for the connection of this number, whose client has a certificate with these
@@ -96,13 +99,15 @@ impl Frontend {
         &self,
         connection: u64,
         slot: &Arc<Slot>,
+        awaited: &Arc<Awaited>,
         names: Option<CertificateNames>,
     ) -> Handler {
-        let (gateway, slot) = (self.current.gateway(), Arc::clone(slot));
+        let (slot, awaited) = (Arc::clone(slot), Arc::clone(awaited));
+        let gateway = self.current.gateway();
         let clients = gateway.router.clients();
         let certified = names.as_ref().and_then(|names| clients.certified(names)).map(Arc::clone);
         let scheme = self.scheme;
-        Handler { gateway, scheme, connection, names, certified, slot, streams: None }
+        Handler { gateway, scheme, connection, names, certified, slot, awaited, streams: None }
     }
 
     /// The same handler under the current config, if that is another one.
@@ -110,7 +115,8 @@ impl Frontend {
         if self.current.is(&handler.gateway) {
             return None;
         }
-        let renewed = self.handler_of(handler.connection, &handler.slot, handler.names.clone());
+        let Handler { connection, slot, awaited, names, .. } = handler;
+        let renewed = self.handler_of(*connection, slot, awaited, names.clone());
         Some(Handler { streams: handler.streams.clone(), ..renewed })
     }
 }

@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::clock::timer_now;
 use crate::decision::floor_rate::FloorRate;
+use crate::gateway::active::Awaited;
 use crate::gateway::connections::slot::Busy;
 use crate::gateway::error::{GatewayError, SLOW_CLIENT};
 use crate::gateway::request::validate::{BodyFraming, HEAD_BYTES_MAX, Wire, check_target};
@@ -132,9 +133,15 @@ impl<'c> Http2Connection<'c> {
         let abandoned = async {
             // A closed channel means shutdown too.
             let _ = stopping.wait_for(|stopping| *stopping).await;
-            let mut quiet_checks = 0;
+            // Streams that the client has begun before it hears of the stop.
+            let begun = Awaited::new(&front.gateway().env.active);
+            let (mut checks, mut quiet_checks) = (0, 0);
             while quiet_checks < QUIET_CHECKS {
                 sleep(LAST_REQUEST_WAIT).await;
+                checks += 1;
+                if checks == QUIET_CHECKS {
+                    begun.end();
+                }
                 let is_quiet = slot.requests() == 0 && !state.is_blocked();
                 quiet_checks = if is_quiet { quiet_checks + 1 } else { 0 };
             }

@@ -47,6 +47,10 @@ static DROP_SYN: [SockFilter; 4] = [
 /// Chosen here: several hundred MiB take it.
 const SNAPSHOT_TIME: Duration = Duration::from_secs(2);
 
+/// The time for a first request, and for the rest of a head, in a hand-over. Chosen here: some
+/// round trips from the other end of the world, with a handshake of TLS and a lost packet.
+const FIRST_REQUEST_WAIT: Duration = Duration::from_secs(5);
+
 /// The most connections that are taken from a backlog: the system's usual bound for one
 /// (`net.core.somaxconn`).
 const BACKLOG_MAX: usize = 4096;
@@ -214,6 +218,10 @@ impl Listening {
         let gateway = self.current.gateway();
         let active = &gateway.env.active;
         active.drain();
+        if *leaving != Leaving::Ending {
+            // Half of the drain is left for the answers.
+            active.hand_over(timer_now() + FIRST_REQUEST_WAIT.min(grace / 2));
+        }
         self.stop.send_replace(true);
         if *leaving == Leaving::Ending && self.listeners.iter().any(|other| other.is_activated) {
             // The next process begins after the end of this one. Until the open connections have
@@ -238,6 +246,7 @@ impl Listening {
             }
             self.listeners.clear();
         }
+        active.all_arrived().await;
         active.refuse();
         let snapshots = self.current.snapshots().filter(|_| *leaving == Leaving::Ending);
         let finished = match snapshots {

@@ -15,7 +15,7 @@ use pingora::protocols::http::v1::server::HttpSession;
 use pingora::protocols::l4::stream::Stream as Plain;
 use pingora::protocols::{Shutdown as _, Stream};
 use pingora::server::ShutdownWatch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep_until, timeout};
 
 use crate::clock::timer_now;
 use crate::gateway::connections::Place;
@@ -80,7 +80,8 @@ impl Frontend {
                 let secured = Box::pin(handler.secured(tls, stream, shutdown));
                 let (stream, names) = secured.await?;
                 if names.is_some() {
-                    handler = self.handler_of(handler.connection, &handler.slot, names);
+                    let Handler { connection, slot, awaited, .. } = &handler;
+                    handler = self.handler_of(*connection, slot, awaited, names);
                 }
                 stream
             }
@@ -88,7 +89,7 @@ impl Frontend {
         };
         let turn = Turn::new(Arc::clone(&handler.slot));
         let mut connection = Box::new(Connection::new(stream, turn));
-        let mut watch = Watch::new(shutdown);
+        let mut watch = Watch::new(shutdown, &handler.awaited);
         let mut age = Age::New;
         // Silent connections wait here, where they take the least memory.
         let until = timer_now() + handler.gateway.env.config.listen.header_timeout;
@@ -126,7 +127,7 @@ impl Handler {
         let header = timeout(env.config.listen.header_timeout, proxy_header::read(stream));
         let read = tokio::select! {
             read = header => read,
-            () = stopped(shutdown) => return None,
+            () = self.given_up(shutdown) => return None,
         };
         if let Ok(Ok(is_named)) = read {
             return Some(is_named);
@@ -146,7 +147,7 @@ impl Handler {
         let (address, within) = (client_address(&stream), env.config.listen.header_timeout);
         let accepted = tokio::select! {
             accepted = tls.accept(stream, within, env.clock.now()) => accepted,
-            () = stopped(shutdown) => return None,
+            () = self.given_up(shutdown) => return None,
         };
         let problem = match accepted {
             Ok(secured) => return Some(secured),
@@ -212,6 +213,7 @@ impl Handler {
         watch: &mut Watch,
         error: GatewayError,
     ) {
+        self.awaited.end();
         connection.forget();
         let address = connection.client_address();
         let mut session = Session::Http1(Box::new(HttpSession::new(connection)));
@@ -239,11 +241,11 @@ impl Handler {
             connection.discard(watch, timer_now() + UNREADABLE_LINGER).await;
         }
     }
-}
 
-/// Waits until a connection that has sent no request is given up after the gateway's stop.
-async fn stopped(shutdown: &ShutdownWatch) {
-    // A closed channel means shutdown too.
-    let _ = shutdown.clone().wait_for(|stopping| *stopping).await;
-    sleep(LAST_REQUEST_WAIT).await;
+    /// Waits until a connection that has sent no request is given up after the gateway's stop.
+    async fn given_up(&self, shutdown: &ShutdownWatch) {
+        // A closed channel means shutdown too.
+        let _ = shutdown.clone().wait_for(|stopping| *stopping).await;
+        sleep_until(self.awaited.wait_end(timer_now() + LAST_REQUEST_WAIT)).await;
+    }
 }

@@ -36,6 +36,8 @@ impl Handler {
             answered = self.answer(session, &mut request, classified).instrument(span) => answered,
             () = self.gateway.env.active.is_cut_off() => Err(Stop::Error(request.cut_short())),
         };
+        // A request that never was classified has come, too.
+        self.awaited.end();
         let written = match answered {
             Ok(content) => self.write(session, &mut request, content).await,
             Err(Stop::Error(error)) => {

@@ -286,6 +286,85 @@ async fn a_request_behind_a_slow_one_is_refused_in_a_drain() {
     }
 }
 
+/// A kept connection after one request, which the usual wait of a drain closes.
+async fn idle(world: &World) -> Connection {
+    let mut connection = Connection::open(world.address).await;
+    connection.send(get(REPOSITORY, "idle").as_bytes()).await;
+    assert!(is_whole(&within(connection.read_answer()).await, 200));
+    connection
+}
+
+/// The last answer of a connection to this request.
+async fn last_answer(mut connection: Connection, request: &str) -> String {
+    connection.send(request.as_bytes()).await;
+    let answer = within(connection.read_to_close()).await;
+    assert!(answer.to_ascii_lowercase().contains("\r\nconnection: close\r\n"), "{answer}");
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_request_may_come_late_in_a_hand_over() {
+    let world = Setup::new().start().await;
+    let mut idle = idle(&world).await;
+    let [reads, writes] = [Connection::open(world.address), Connection::open(world.address)];
+    let (reads, writes) = (reads.await, writes.await);
+    let connections = Arc::clone(&world.gateway.env.connections);
+    eventually(|| connections.figures().map(|(_, _, open)| open).sum::<u64>() == 3).await;
+    let (_emulator, drain) = world.into_hand_over(GRACE);
+    let draining = tokio::spawn(drain);
+    assert_eq!(within(idle.read_to_close()).await, "");
+    let write = post(ISSUES, "{\"title\":\"late\"}");
+    for (connection, request, status) in
+        [(reads, get(REPOSITORY, "late"), 200), (writes, write, 201)]
+    {
+        let answer = last_answer(connection, &request).await;
+        assert!(is_whole(&answer, status), "{answer}");
+    }
+    assert_eq!(within(draining).await.unwrap(), Drained::Completely);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unfinished_head_may_be_finished_in_a_hand_over() {
+    let world = Setup::new().start().await;
+    let mut begun = [idle(&world).await, idle(&world).await];
+    let requests = [get(REPOSITORY, "late"), post(ISSUES, "{\"title\":\"late\"}")];
+    let parts = requests.each_ref().map(|request| request.split_at("POST /".len()));
+    for (connection, (first, _)) in begun.iter_mut().zip(parts) {
+        connection.send(first.as_bytes()).await;
+    }
+    let mut idle = idle(&world).await;
+    let (_emulator, drain) = world.into_hand_over(GRACE);
+    let draining = tokio::spawn(drain);
+    assert_eq!(within(idle.read_to_close()).await, "");
+    for ((connection, (_, rest)), status) in begun.into_iter().zip(parts).zip([200, 201]) {
+        let answer = last_answer(connection, rest).await;
+        assert!(is_whole(&answer, status), "{answer}");
+    }
+    assert_eq!(within(draining).await.unwrap(), Drained::Completely);
+}
+
+/// The successor may have begun to make the changes.
+#[tokio::test]
+async fn a_read_behind_a_slow_one_is_served_in_a_hand_over() {
+    let write = post(ISSUES, "{\"title\":\"refused\"}");
+    for (second, status) in [(get(REPOSITORY, "behind"), 200), (write, 503)] {
+        let world = Setup::new().start().await;
+        let gate = world.close_gate("GET", ISSUES);
+        let mut connection = Connection::open(world.address).await;
+        connection.send([get(ISSUES, "slow"), second].concat().as_bytes()).await;
+        within(world.held(gate, 1)).await;
+        let active = Arc::clone(&world.gateway.env.active);
+        let (emulator, drain) = world.into_hand_over(GRACE);
+        let draining = tokio::spawn(drain);
+        eventually(|| active.refuses()).await;
+        emulator.open_gate(gate);
+        let answers = within(connection.read_to_close()).await;
+        let (first, second) = answers.split_at(answers.rfind("HTTP/1.1").unwrap());
+        assert!(is_whole(first, 200) && is_whole(second, status), "{answers}");
+        assert_eq!(within(draining).await.unwrap(), Drained::Completely);
+    }
+}
+
 /// A drain that waits at a gate ends after the gate opened. Call it on one thread: a drain that had
 /// nothing to wait for would be over when requests are refused.
 async fn drains_once_open(world: World, gate: u64) {

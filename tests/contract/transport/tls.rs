@@ -15,10 +15,13 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConnection, HandshakeKind, StreamOwned};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weir::clock::machine_instant;
+use weir::gateway::Drained;
 
+use super::drain::{get as plain_get, is_whole};
+use crate::support::raw::Connection;
 use crate::support::tls_client::{READ_TIMEOUT, blocking, client, client_of, connect, get};
 use crate::support::tls_upstream::certificate_file;
-use crate::support::{Setup, World, captured_log, eventually};
+use crate::support::{Setup, World, bounded, captured_log, eventually};
 
 fn https(pairs: &[&Path]) -> String {
     let pair = |path: &&Path| format!("{{ cert = '{0}', key = '{0}' }}", path.display());
@@ -30,6 +33,29 @@ async fn start(pairs: &[&Path]) -> (World, SocketAddr) {
     let world = Setup::new().listen(&https(pairs)).start().await;
     let address = world.https.expect("it listens");
     (world, address)
+}
+
+/// The first plain connection shows that the usual wait is over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handshake_may_begin_late_in_a_hand_over() {
+    let (world, address) = start(&[&certificate_file("server.pem")]).await;
+    let mut idle = Connection::open(world.address).await;
+    idle.send(plain_get("/repos/acme/widgets", "idle").as_bytes()).await;
+    assert!(is_whole(&idle.read_answer().await, 200));
+    let tcp = TcpStream::connect(address).unwrap();
+    tcp.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
+    eventually(|| accepted(&world.gateway.env.metrics.scrape(|_| ())) == 1).await;
+    let (_emulator, drain) = world.into_hand_over(READ_TIMEOUT);
+    let draining = tokio::spawn(drain);
+    assert_eq!(idle.read_to_close().await, "");
+    blocking(move || {
+        let name = ServerName::try_from("localhost").unwrap();
+        let tls = ClientConnection::new(client(&[]), name).unwrap();
+        let answer = get(&mut StreamOwned::new(tls, tcp), "/repos/acme/widgets");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    })
+    .await;
+    assert_eq!(bounded(draining).await.unwrap(), Drained::Completely);
 }
 
 fn handshakes_failed(world: &World) -> bool {

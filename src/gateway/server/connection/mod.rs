@@ -44,6 +44,7 @@ use self::held::Held;
 use self::unread::{Unread, UnreadBody};
 use crate::clock::timer_now;
 use crate::decision::floor_rate::FloorRate;
+use crate::gateway::active::Awaited;
 use crate::gateway::connections::slot::Turn;
 use crate::gateway::request::validate::{BodyFraming, HEAD_BYTES_MAX};
 use crate::gateway::response::pacing::Broken;
@@ -91,6 +92,8 @@ pub(super) struct Watch {
     stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// The end of an idle connection; set once the gateway stops.
     closes_at: Option<Instant>,
+    /// The next request, which a hand-over gives more time.
+    awaited: Arc<Awaited>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,20 +107,22 @@ pub(super) enum Received {
 }
 
 impl Watch {
-    pub(super) fn new(shutdown: &ShutdownWatch) -> Self {
+    pub(super) fn new(shutdown: &ShutdownWatch, awaited: &Arc<Awaited>) -> Self {
         let mut shutdown = shutdown.clone();
         let stopping = async move {
             // A closed channel means shutdown too.
             let _ = shutdown.wait_for(|stopping| *stopping).await;
         };
         let timer = Box::pin(sleep(Duration::ZERO));
-        Self { timer, stopping: Box::pin(stopping), closes_at: None }
+        let awaited = Arc::clone(awaited);
+        Self { timer, stopping: Box::pin(stopping), closes_at: None, awaited }
     }
 
     /// Ready once `deadline` has passed, or a while after the gateway began to stop.
     fn poll_end(&mut self, deadline: Instant, context: &mut Context<'_>) -> Poll<Received> {
         let _ = self.poll_stopping(context);
-        match self.closes_at.filter(|closes_at| *closes_at < deadline) {
+        let closes_at = self.closes_at.map(|usual| self.awaited.wait_end(usual));
+        match closes_at.filter(|closes_at| *closes_at < deadline) {
             Some(closes_at) => self.poll_late(closes_at, context).map(|()| Received::Stopped),
             None => self.poll_late(deadline, context).map(|()| Received::TimedOut),
         }
