@@ -38,8 +38,8 @@ impl CertificateNames {
         Self { names: names.unwrap_or_default(), until: until.unwrap_or(Timestamp::EPOCH) }
     }
 
-    /// The first moment at which the certificate is not valid any more. A session that is resumed
-    /// may be later, because nothing is verified then.
+    /// The first moment at which the certificate is not valid any more. A connection may outlast
+    /// it.
     pub fn until(&self) -> Timestamp {
         self.until
     }

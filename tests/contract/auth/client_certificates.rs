@@ -4,11 +4,16 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustls::client::{ResolvesClientCert, Resumption, Tls12Resumption};
+use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
-use rustls::{ALL_VERSIONS, HandshakeKind};
+use rustls::{ALL_VERSIONS, ClientConfig, HandshakeKind, SignatureScheme};
 use serde_json::Value;
+use weir::clock::{Clock, Timestamp};
 
 use crate::support::tls_client::{blocking, client_with, connect, get_with};
 use crate::support::tls_upstream::certificate_file;
@@ -103,12 +108,83 @@ async fn a_certificate_that_has_ended_identifies_nobody() {
     // `ci_client.pem` ends with the year 2119.
     world.clock.advance(Duration::from_secs(100 * 366 * 24 * 60 * 60));
     blocking(move || {
-        // It was valid when the connection began, or when the session did that is resumed.
+        // It was valid when the connection began.
         assert!(get_with(&mut open, WIDGETS, "").unwrap().starts_with("HTTP/1.1 401 "));
-        let resumed = connect(&config, address, "localhost");
-        assert!(resumed.and_then(|mut resumed| get_with(&mut resumed, WIDGETS, "")).is_err());
+        let again = connect(&config, address, "localhost");
+        assert!(again.and_then(|mut again| get_with(&mut again, WIDGETS, "")).is_err());
     })
     .await;
+}
+
+/// The certificate of a client whose files are renewed while it keeps its sessions.
+#[derive(Debug)]
+struct Renewed {
+    is_renewed: AtomicBool,
+    certificates: [Arc<dyn ResolvesClientCert>; 2],
+}
+
+impl ResolvesClientCert for Renewed {
+    fn resolve(
+        &self,
+        authorities: &[&[u8]],
+        schemes: &[SignatureScheme],
+    ) -> Option<Arc<CertifiedKey>> {
+        let now = usize::from(self.is_renewed.load(Ordering::SeqCst));
+        self.certificates[now].resolve(authorities, schemes)
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+/// The kind of the handshake of a client that is then served.
+fn handshake(config: &Arc<ClientConfig>, address: SocketAddr) -> Option<HandshakeKind> {
+    let mut stream = connect(config, address, "localhost").unwrap();
+    let answer = get_with(&mut stream, WIDGETS, "").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    stream.conn.handshake_kind()
+}
+
+/// By tickets of both versions, and by a session that the gateway keeps.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewed_certificate_ends_the_old_sessions() {
+    let folder = tempfile::tempdir().unwrap();
+    let authorities = ["client_authority.pem", "renewed_authority.pem"]
+        .map(|name| fs::read_to_string(certificate_file(name)).unwrap());
+    let client_ca = folder.path().join("ca.pem");
+    fs::write(&client_ca, authorities.concat()).unwrap();
+    let https = listens(&client_ca.display().to_string(), "");
+    let client = format!("[[clients]]\nname = \"certified\"\ncertificate = \"{URI}\"\n");
+    for (version, way) in [
+        (&TLS13, Tls12Resumption::Disabled),
+        (&TLS12, Tls12Resumption::SessionIdOrTickets),
+        (&TLS12, Tls12Resumption::SessionIdOnly),
+    ] {
+        // A minute before the end of `ci_client.pem`.
+        let clock = Clock::manual(Timestamp::from_secs(4_733_510_340));
+        let setup = Setup::new().clock(clock).listen(&https).config(&client);
+        let world = setup.start().await;
+        let address = world.https.expect("it listens");
+        let certificates = ["ci_client.pem", "renewed_client.pem"].map(|name| {
+            Arc::clone(&client_with(&[version], &[], Some(name)).client_auth_cert_resolver)
+        });
+        let renewed = Arc::new(Renewed { is_renewed: AtomicBool::new(false), certificates });
+        let mut config = ClientConfig::clone(&client_with(&[version], &[], None));
+        config.client_auth_cert_resolver = Arc::clone(&renewed) as _;
+        config.resumption = Resumption::in_memory_sessions(8).tls12_resumption(way);
+        let config = Arc::new(config);
+        let asks = async || {
+            let config = Arc::clone(&config);
+            blocking(move || handshake(&config, address)).await
+        };
+        assert_eq!(asks().await, Some(HandshakeKind::Full));
+        assert_eq!(asks().await, Some(HandshakeKind::Resumed), "{version:?} {way:?}");
+        renewed.is_renewed.store(true, Ordering::SeqCst);
+        world.clock.advance(Duration::from_secs(120));
+        assert_eq!(asks().await, Some(HandshakeKind::Full));
+        assert_eq!(asks().await, Some(HandshakeKind::Resumed), "{version:?} {way:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

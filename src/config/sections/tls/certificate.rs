@@ -1,6 +1,6 @@
 //! A certificate of the gateway itself, with its key: read with the config, so that `weir check`
 //! finds its faults. A gateway that runs reads it again when its files change: those of listeners
-//! in `gateway/server/tls.rs`, the one for the upstream with the secrets.
+//! in `gateway/server/tls/mod.rs`, the one for the upstream with the secrets.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -5,6 +5,8 @@
 //! second, and by that also after a symbolic link was exchanged. Files of no use leave in force
 //! what is.
 
+mod resumption;
+
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +28,8 @@ use rustls::{RootCertStore, ServerConfig, version};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{sleep, timeout};
 
-use crate::clock::Timestamp;
+use self::resumption::Sessions;
+use crate::clock::{Clock, Timestamp};
 use crate::config::{CaFile, Certificate, ClientAuth, Listen, ServerTls, load_certificate};
 use crate::gateway::certificates::{CertificateProblem, InForce};
 use crate::gateway::reload::Current;
@@ -35,7 +38,7 @@ use crate::gateway::request::certified::CertificateNames;
 /// Pause between two looks at the files. Chosen here: a renewal is in force within five seconds.
 const CHECK_PAUSE: Duration = Duration::from_secs(2);
 
-/// The problem of a resumed session.
+/// The problem of a certificate that ends with the handshake, or in the gateway's clock alone.
 const ENDED: &str = "the client's certificate is refused: it has ended";
 
 /// The key of a listener with TLS in the config, and its settings there.
@@ -65,6 +68,7 @@ pub const ADMIN: Place = Place {
 /// The TLS side of a listener.
 pub struct Tls {
     place: Place,
+    clock: Clock,
     acceptor: ArcSwap<Acceptor>,
 }
 
@@ -82,13 +86,14 @@ impl Tls {
         let gateway = current.gateway();
         let Some(settings) = (place.settings)(&gateway.env.config.listen) else { return Ok(None) };
         let loaded = Loaded::of(settings);
-        let acceptor = loaded.acceptor(place)?;
+        let clock = gateway.env.clock.clone();
+        let acceptor = loaded.acceptor(place, &clock)?;
         gateway.env.certificates.put(place.key, loaded.certificates);
-        Ok(Some(Arc::new(Self { place, acceptor: ArcSwap::from_pointee(acceptor) })))
+        Ok(Some(Arc::new(Self { place, clock, acceptor: ArcSwap::from_pointee(acceptor) })))
     }
 
     /// Makes the handshake of a client. Fails with the problem if it is not made within this time,
-    /// or with a certificate that has ended: a session is resumed without a look at its dates.
+    /// or with a certificate that has ended by this one.
     pub async fn accept(
         &self,
         stream: Stream,
@@ -181,8 +186,9 @@ impl Tls {
         if in_force.as_ref() == Some(&loaded) {
             return Ok(false);
         }
-        // With a new ticketer: a ticket vouches for a client's certificate under the old rules.
-        let acceptor = loaded.acceptor(self.place).map_err(|error| error.to_string())?;
+        // With new sessions: an old one vouches for a client's certificate under the old rules.
+        let acceptor = loaded.acceptor(self.place, &self.clock);
+        let acceptor = acceptor.map_err(|error| error.to_string())?;
         self.acceptor.store(Arc::new(acceptor));
         shown.put(self.place.key, loaded.certificates.clone());
         *in_force = Some(loaded);
@@ -227,7 +233,7 @@ impl Loaded {
         })
     }
 
-    fn acceptor(&self, place: Place) -> io::Result<Acceptor> {
+    fn acceptor(&self, place: Place, clock: &Clock) -> io::Result<Acceptor> {
         let failed = |error: rustls::Error| io::Error::other(format!("TLS cannot start: {error}"));
         let certificates = self.certificates.iter();
         let certified =
@@ -238,7 +244,9 @@ impl Loaded {
             .with_client_cert_verifier(self.verifier()?)
             .with_cert_resolver(Arc::new(ByName(certified)));
         config.alpn_protocols = place.protocols.iter().map(|name| name.to_vec()).collect();
-        config.ticketer = Ticketer::new().map_err(failed)?;
+        let sessions = Sessions::new(Ticketer::new().map_err(failed)?, clock.clone());
+        config.session_storage = Arc::clone(&sessions) as _;
+        config.ticketer = sessions;
         Ok(Acceptor::from_server_config(Arc::new(config)))
     }
 
