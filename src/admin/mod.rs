@@ -81,7 +81,7 @@ pub struct Admin {
 impl Admin {
     /// Opens the listener of the config and serves it until the process ends: health must be
     /// answered during a drain.
-    pub async fn open(current: &Arc<Current>) -> io::Result<Self> {
+    pub fn open(current: &Arc<Current>) -> io::Result<Self> {
         let Some(address) = current.gateway().env.config.listen.admin else {
             return Ok(Self::nowhere());
         };

@@ -41,8 +41,8 @@ const TASKS_DROPPED_WITHIN: Duration = Duration::from_secs(1);
 /// The longest wait of a successor for the first look at its tokens. Chosen here: longer than an
 /// upstream that hangs is waited for.
 const LOOK_WITHIN: Duration = Duration::from_secs(60);
-/// The pause between two looks at the readiness of a successor, and their number. Chosen here: Redis
-/// is connected within a second, and an operator waits for the reason.
+/// The pause between two looks at the readiness of a successor, and their number. Chosen here:
+/// Redis is connected within a second, and an operator waits for the reason.
 const READY_PAUSE: Duration = Duration::from_millis(100);
 const READY_LOOKS: u32 = 50;
 /// The largest usual difference between two clocks. Chosen here: machines that keep their clocks
@@ -127,7 +127,9 @@ async fn serve(
     let Begun { current, store, awaited } = begun;
     let following = match predecessor {
         None => None,
-        Some(predecessor) => Some(succeed(predecessor, &current, &sockets, &awaited).await?),
+        Some(predecessor) => {
+            Some(succeed(predecessor, &current, &sockets, awaited.as_ref()).await?)
+        }
     };
     let failed = logged("cannot open a listener");
     let admin = Admin::open_on(&current, &mut sockets).map_err(&failed)?;
@@ -222,7 +224,7 @@ async fn succeed(
     predecessor: Predecessor,
     current: &Arc<Current>,
     sockets: &Sockets,
-    awaited: &Option<AwaitedStore>,
+    awaited: Option<&AwaitedStore>,
 ) -> Result<Following, Logged> {
     let followed = predecessor.succeed(sockets.inherited()).await;
     let following = followed.map_err(logged("cannot take over"))?;

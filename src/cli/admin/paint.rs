@@ -15,7 +15,7 @@ pub fn bad(text: &str) -> String {
 }
 
 /// Paints what will soon not work, or did not once.
-pub fn doubtful(text: &str) -> String {
+pub fn warning(text: &str) -> String {
     painted(text, AnsiColor::Yellow.on_default())
 }
 
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn painted_texts_have_the_same_words() {
-        for paint in [bad, doubtful, heading] {
+        for paint in [bad, warning, heading] {
             let text = paint("benched");
             assert!(text.len() > "benched".len() && text.contains("\x1b["), "{text:?}");
             assert_eq!(bare(&text), "benched");

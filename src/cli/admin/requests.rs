@@ -120,7 +120,7 @@ fn status(status: u16) -> String {
     let text = status.to_string();
     match status {
         500.. => paint::bad(&text),
-        400.. => paint::doubtful(&text),
+        400.. => paint::warning(&text),
         _ => text,
     }
 }

@@ -1,6 +1,7 @@
 //! `weir telemetry`: the level of a running gateway's log and the part of its requests that is
 //! traced.
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -42,17 +43,20 @@ async fn fetch(api: &AdminApi, json: bool, change: &TelemetryChange) -> Result<S
 
 fn render(report: &TelemetryReport) -> String {
     let TelemetryReport { log_level, sample_ratio, at_start } = report;
-    let mut text = format!("log level {}", plain(log_level));
-    if *log_level != at_start.log_level {
-        text = format!("{text} ({} at the start)", plain(&at_start.log_level));
-    }
-    text += "\n";
-    text += &match (sample_ratio, at_start.sample_ratio) {
-        (Some(now), Some(at_start)) if *now < at_start || *now > at_start => {
-            format!("traced part of the requests {now} ({at_start} at the start)\n")
+    let since_start = |now: &str, at_start: &str| {
+        if now == at_start { String::new() } else { format!(" ({at_start} at the start)") }
+    };
+    let level = plain(log_level);
+    let mut text =
+        format!("log level {level}{}\n", since_start(&level, &plain(&at_start.log_level)));
+    let ratio = sample_ratio.map(|ratio| ratio.to_string());
+    let _ = match ratio {
+        Some(ratio) => {
+            let before = at_start.sample_ratio.unwrap_or_default().to_string();
+            let before = since_start(&ratio, &before);
+            writeln!(text, "traced part of the requests {ratio}{before}")
         }
-        (Some(now), _) => format!("traced part of the requests {now}\n"),
-        (None, _) => "traces have no destination\n".to_owned(),
+        None => writeln!(text, "traces have no destination"),
     };
     text
 }

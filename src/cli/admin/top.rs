@@ -146,7 +146,7 @@ fn lowest(budgets: &Budgets, text: &mut String) {
             plain(&account.account),
             plain(&budget.resource),
             match per_mille(budget) {
-                0..LOW_PER_MILLE => paint::doubtful(&left(budget).to_string()),
+                0..LOW_PER_MILLE => paint::warning(&left(budget).to_string()),
                 _ => left(budget).to_string(),
             },
             budget.limit.to_string(),
@@ -270,7 +270,7 @@ mod tests {
             crawler        15.0        0.0        2      900.0       900.0           130\n\
             docs            0.0        0.0        2        0.0         0.0            40\n";
         assert_eq!(paint::bare(&text), expected);
-        for painted in [paint::doubtful("98"), paint::heading("client")] {
+        for painted in [paint::warning("98"), paint::heading("client")] {
             assert!(text.contains(&painted), "{text:?}");
         }
     }

@@ -261,7 +261,7 @@ impl StagedGateway {
             RedisHome::examine(redis).await.map_err(|fault| fault.to_string())?;
         }
         let current = Current::new(Arc::new(config), clock.clone(), Arc::new(Metrics::new()));
-        let admin = Admin::open(&current).await.map_err(|fault| fault.to_string())?.address();
+        let admin = Admin::open(&current).map_err(|fault| fault.to_string())?.address();
         let gateway = current.gateway();
         Ok(Self { current, gateway, admin })
     }

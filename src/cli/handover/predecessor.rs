@@ -191,8 +191,8 @@ impl Following {
     }
 }
 
-/// Opens the file of writes, however long that takes: queued writes are not lost. Returns when it is
-/// open, or when it will take longer, so that a further process may take over and repair it.
+/// Opens the file of writes, however long that takes: queued writes are not lost. Returns when it
+/// is open, or when it will take longer, so that a further process may take over and repair it.
 async fn open_store(current: &Arc<Current>, awaited: Option<AwaitedStore>) {
     let Some(awaited) = awaited else { return };
     let mut problem = None;

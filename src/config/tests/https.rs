@@ -103,8 +103,8 @@ fn a_client_has_a_key_or_a_certificate_of_its_own() {
     assert!(certified.keys.is_empty());
     // A fault of the listener is no fault of the client.
     let absent = "address = \"127.0.0.1:8443\", cert = \"/a.pem\", key = \"/a.key\"";
-    let faulty = with_https(&format!("{absent}, client_ca = {authority:?}"));
-    let faults = parsed(&format!("{faulty}\n{named}")).unwrap_err();
+    let incomplete = with_https(&format!("{absent}, client_ca = {authority:?}"));
+    let faults = parsed(&format!("{incomplete}\n{named}")).unwrap_err();
     assert!(faults.0.iter().all(|fault| fault.key.starts_with("listen.https")), "{faults}");
     for (text, message) in [
         (format!("{text}\n{named}{}", named.replace("certified", "twin")), "duplicate certificate"),

@@ -48,22 +48,21 @@ pub fn choose<T: Copy + Ord>(
     let (mut ripe, mut idle, mut unripe, mut all) = (Vec::new(), Vec::new(), Vec::new(), 0_usize);
     for Seen { key, is_busy, is_known, since, head_at } in seen {
         all += 1;
-        let is_head_under_way = head_at > 0 && now < head_at + HEAD_MS;
-        if is_busy || is_head_under_way {
+        let head_until = if head_at > 0 { head_at + HEAD_MS } else { 0 };
+        if is_busy || (is_known && now < head_until) {
             continue;
         }
-        let of_kind = match (is_known, now >= since + RIPE_MS) {
-            (true, _) => &mut idle,
-            (false, true) => &mut ripe,
-            (false, false) => &mut unripe,
-        };
-        of_kind.push((key, since));
+        let ripe_at = (since + RIPE_MS).max(head_until);
+        match (is_known, now >= ripe_at) {
+            (true, _) => idle.push((key, since)),
+            (false, true) => ripe.push((key, since)),
+            (false, false) => unripe.push(ripe_at),
+        }
     }
     let is_flood = unripe.len() * FLOOD_SHARE >= all;
     let mut victims = if ripe.is_empty() && !is_flood { idle } else { ripe };
     if victims.is_empty() {
-        let oldest = unripe.iter().map(|(_, since)| *since).min();
-        let until_ripe = oldest.map_or(LOOK_AGAIN_MS, |since| since + RIPE_MS - now);
+        let until_ripe = unripe.iter().min().map_or(LOOK_AGAIN_MS, |ripe_at| ripe_at - now);
         return Choice::Wait(until_ripe.min(LOOK_AGAIN_MS));
     }
     victims.sort_unstable_by_key(|(key, since)| Reverse((*since, *key)));
@@ -115,7 +114,10 @@ mod tests {
         let busy = [seen(1, true, true, 50_000), seen(2, true, false, 50_000)];
         assert_eq!(chosen(&busy, 9), Err(LOOK_AGAIN_MS));
         let head = Seen { head_at: NOW - HEAD_MS + 1, ..new(3, 50_000) };
-        assert_eq!(chosen(&[head], 9), Err(LOOK_AGAIN_MS));
+        assert_eq!(chosen(&[head], 9), Err(1), "it may be that of a client");
+        assert_eq!(chosen(&[Seen { is_known: true, ..head }], 9), Err(LOOK_AGAIN_MS));
+        // Nor do idle connections make room meanwhile.
+        assert_eq!(chosen(&[head, idle(4, 9)], 9), Err(1));
         let long_ago = Seen { head_at: NOW - HEAD_MS, ..head };
         assert_eq!(chosen(&[long_ago], 9), Ok(vec![3]));
     }

@@ -48,8 +48,8 @@ static DROP_SYN: [SockFilter; 4] = [
 const SNAPSHOT_TIME: Duration = Duration::from_secs(2);
 
 /// The time for a first request, and for the rest of a head, in a hand-over. Chosen here: some
-/// round trips from the other end of the world, with a handshake of TLS and a lost packet.
-const FIRST_REQUEST_WAIT: Duration = Duration::from_secs(5);
+/// round trips from the other end of the world with a handshake of TLS. Queued writes wait for it.
+const FIRST_REQUEST_WAIT: Duration = Duration::from_secs(2);
 
 /// The most connections that are taken from a backlog: the system's usual bound for one
 /// (`net.core.somaxconn`).

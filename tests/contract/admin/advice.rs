@@ -119,7 +119,7 @@ fn names(advice: &Value) -> Vec<(String, String)> {
 async fn an_advised_rule_saves_what_was_promised() {
     let world = setup().start().await;
     traffic(&world).await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let advice = operator.get("/api/cache/advice").await.json();
     let before = spent(&world);
     assert_eq!((number(&advice["requests"]), number(&advice["units"])), before, "{advice}");
@@ -144,7 +144,7 @@ async fn a_log_has_the_same_advice_as_the_gateway() {
     captured_log::begin();
     let world = setup().start().await;
     let times = traffic(&world).await;
-    let advice = Operator::of(&world).await.get("/api/cache/advice").await.json();
+    let advice = Operator::of(&world).get("/api/cache/advice").await.json();
     let lines = captured_log::own();
     let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let lines: Vec<_> = lines.filter(|line| line["message"] == "request").collect();
@@ -161,7 +161,7 @@ async fn a_log_has_the_same_advice_as_the_gateway() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     std::fs::write(&path, log).unwrap();
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let arguments = ["advise", "--json", "--log", path.to_str().unwrap()];
     let output = operator.weir("cache", &arguments, None).await;
     assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
@@ -177,7 +177,7 @@ async fn a_log_has_the_same_advice_as_the_gateway() {
 async fn the_printed_rules_pass_the_check_of_a_config() {
     let world = setup().listen(&format!("admin_token = {{ value = \"{TOKEN}\" }}")).start().await;
     traffic(&world).await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let address = operator.address.to_string();
     let output = operator.weir("cache", &["advise", "--admin", &address], Some(TOKEN)).await;
     let text = printed(&output);
@@ -208,14 +208,14 @@ async fn the_printed_rules_pass_the_check_of_a_config() {
 async fn a_gateway_with_the_rules_has_no_advice_left() {
     let world = setup().start().await;
     traffic(&world).await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let advice = operator.get("/api/cache/advice").await.json();
     let rules = advice["toml"].as_str().unwrap();
     // The section is there already in most configs.
     let rules = rules.replace("# in the section [cache]:\n# ", "[cache]\n");
     let world = setup().config(&rules).start().await;
     traffic(&world).await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let output =
         operator.weir("cache", &["advise", "--admin", &operator.address.to_string()], None).await;
     assert!(printed(&output).contains("no rule is worth having"), "{}", printed(&output));
@@ -227,7 +227,7 @@ async fn a_gateway_with_the_rules_has_no_advice_left() {
 #[tokio::test]
 async fn advice_without_its_source_is_refused_with_a_reason() {
     let world = setup().listen(&format!("admin_token = {{ value = \"{TOKEN}\" }}")).start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let (admin, clients) = (operator.address.to_string(), world.address.to_string());
     let folder = tempfile::tempdir().unwrap();
     let other = folder.path().join("other");
@@ -254,7 +254,7 @@ async fn advice_without_its_source_is_refused_with_a_reason() {
 #[tokio::test]
 async fn log_lines_of_another_shape_are_counted() {
     let world = setup().start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let request = r#"{"time":"2026-07-01T10:00:05Z","message":"request","client":"ci","method":"GET","path":"/repos/a/b","endpoint":"/repos/{owner}/{repo}","status":200,"cache":"revalidated","cost":0}"#;
     let other = r#"{"time":"2026-07-01T10:00:05Z","message":"listening"}"#;
     let folder = tempfile::tempdir().unwrap();

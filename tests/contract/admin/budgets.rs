@@ -16,7 +16,7 @@ async fn budgets_are_listed_by_account_and_resource() {
     let world = Setup::new().listen(ADMIN).account("reserve = 7").manual_clock().start().await;
     world.set_limits(&json!({ "core.user": 50 }));
     world.get(ISSUES).await.assert_status(200);
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let budgets = operator.budgets().await;
     let account = &budgets["accounts"][0];
     assert_eq!(
@@ -43,7 +43,7 @@ async fn budgets_are_listed_by_account_and_resource() {
 async fn every_secondary_limit_is_listed_with_maximum_and_metric() {
     let world = Setup::new().listen(ADMIN).start().await;
     world.get(ISSUES).await.assert_status(200);
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let (_, snapshot) = world.gateway.dispatcher.admissions().snapshot();
     let reported = operator.budgets().await["accounts"][0]["secondary"].clone();
     assert!(!snapshot[0].secondary.is_empty());
@@ -64,7 +64,7 @@ async fn every_secondary_limit_is_listed_with_maximum_and_metric() {
 async fn the_metrics_of_a_budget_match_the_ledger() {
     let world = Setup::new().listen(ADMIN).manual_clock().start().await;
     world.get(ISSUES).await.assert_status(200);
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let core = operator.budgets().await["accounts"][0]["resources"][0].clone();
     for (metric, key) in [
         ("limit", "limit"),
@@ -80,7 +80,7 @@ async fn the_metrics_of_a_budget_match_the_ledger() {
 #[tokio::test]
 async fn a_rejected_token_is_reported_everywhere_without_its_secret() {
     let world = Setup::new().listen(ADMIN).accounts(3).broken_token(2).start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let answers = join_all((0..8).map(|page| {
         let world = &world;
         async move { world.get(&format!("{ISSUES}?page={page}&per_page=1")).await }
@@ -111,7 +111,7 @@ async fn a_rejected_token_is_reported_everywhere_without_its_secret() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_request_is_counted_then_recorded_under_its_limit() {
     let world = Setup::new().listen(ADMIN).manual_clock().limits("concurrency = 1").start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let waiting = async || {
         (
             operator.metric("weir_waiting{client=\"ci\"}").await,
@@ -159,7 +159,7 @@ async fn denials_are_counted_by_client_and_reason() {
         world.get(&format!("{ISSUES}?page={page}")).await.assert_status(403);
     }
     world.get_with(ISSUES, &[("authorization", "Bearer wrong")]).await.assert_status(401);
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     assert_eq!(
         operator.metric("weir_refused_total{client=\"ci\",reason=\"primary\"}").await,
         Some(2.0)
@@ -184,7 +184,7 @@ async fn spending_is_counted_by_client_and_endpoint() {
     world.get(ISSUES).await.assert_status(200);
     world.get(&format!("{ISSUES}?page=2")).await.assert_status(200);
     world.send(Method::POST, &format!("{ISSUES}/1/comments"), &[], r#"{"body":"x"}"#).await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let client = operator.client("ci").await;
     assert_eq!((&client["units"], &client["points"]), (&json!(3), &json!(8)), "{client}");
     let dearest = &client["spending"][0];
@@ -217,7 +217,7 @@ async fn an_upstream_limit_is_counted_and_its_account_shown_closed() {
     world.ask_emulator(Method::POST, "/_emulator/faults", &once);
     world.get(ISSUES).await.assert_status(200);
     assert_eq!(world.upstream_requests().iter().filter(|entry| entry.refused.is_some()).count(), 1);
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let budgets = operator.budgets().await;
     let closed = budgets["accounts"]
         .as_array()
@@ -245,7 +245,7 @@ async fn an_upstream_limit_is_counted_and_its_account_shown_closed() {
 #[tokio::test]
 async fn every_invariant_is_a_metric_from_the_start() {
     let world = Setup::new().listen(ADMIN).start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     for invariant in Invariant::VARIANTS {
         let series = format!("weir_invariant_broken_total{{invariant=\"{}\"}}", invariant.name());
         assert_eq!(operator.metric(&series).await, Some(0.0), "{series}");
@@ -258,7 +258,7 @@ async fn the_admin_token_is_required_for_everything_but_health() {
         .listen(&format!("{ADMIN}\nadmin_token = {{ value = \"{TOKEN}\" }}"))
         .start()
         .await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let right = format!("Bearer {TOKEN}");
     for path in ["/metrics", "/api/budgets", "/api/clients", "/nothing"] {
         for wrong in [
@@ -290,7 +290,7 @@ async fn the_admin_token_is_required_for_everything_but_health() {
 #[tokio::test]
 async fn unknown_paths_and_methods_get_json_errors_and_head_no_body() {
     let world = Setup::new().listen(ADMIN).start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     for path in ["/api/budget", "/api/budgets/", "/index.html", "/api"] {
         let refused = operator.ask(Method::GET, path, None).await;
         refused.assert_status(404);
@@ -314,7 +314,7 @@ async fn weir_budgets_prints_a_table_or_the_json_of_a_running_gateway() {
         .start()
         .await;
     world.get(ISSUES).await.assert_status(200);
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let address = operator.address.to_string();
     let table = operator.weir_budgets(&["--admin", &address], Some(TOKEN)).await;
     assert_eq!(table.status.code(), Some(0), "{}", printed(&table));
@@ -334,7 +334,7 @@ async fn weir_budgets_names_the_fault_and_exits_with_its_code() {
         .listen(&format!("{ADMIN}\nadmin_token = {{ value = \"{TOKEN}\" }}"))
         .start()
         .await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let address = operator.address.to_string();
     let nobody =
         std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();

@@ -210,7 +210,7 @@ async fn silent_connections_without_free_descriptors_cost_no_cpu() {
 #[tokio::test(start_paused = true)]
 async fn a_silent_admin_connection_ends() {
     let current = Setup::new().listen(ADMIN).gateway_alone();
-    let admin = Admin::open(&current).await.unwrap().address().unwrap();
+    let admin = Admin::open(&current).unwrap().address().unwrap();
     let mut stream = TcpStream::connect(admin).await.unwrap();
     let read = timeout(Duration::from_secs(600), stream.read(&mut [0])).await;
     assert!(matches!(read, Ok(Ok(0) | Err(_))), "{read:?}");
@@ -219,7 +219,7 @@ async fn a_silent_admin_connection_ends() {
 #[tokio::test]
 async fn an_unfinished_head_at_the_admin_listener_is_refused() {
     let current = Setup::new().listen(ADMIN).gateway_alone();
-    let admin = Admin::open(&current).await.unwrap().address().unwrap();
+    let admin = Admin::open(&current).unwrap().address().unwrap();
     let mut connection = Connection::open(admin).await;
     let head = format!("GET /healthz HTTP/1.1\r\nHost: weir\r\nX: {}", "x".repeat(40_000));
     connection.send(head.as_bytes()).await;
@@ -230,7 +230,7 @@ async fn an_unfinished_head_at_the_admin_listener_is_refused() {
 #[tokio::test]
 async fn silent_admin_connections_do_not_keep_out_a_probe() {
     let current = Setup::new().listen(ADMIN).gateway_alone();
-    let admin = Admin::open(&current).await.unwrap().address().unwrap();
+    let admin = Admin::open(&current).unwrap().address().unwrap();
     let mut silent = Vec::new();
     for _ in 0..65 {
         silent.push(TcpStream::connect(admin).await.unwrap());

@@ -26,7 +26,7 @@ async fn ask(address: SocketAddr, line: &str, host: &str, headers: &[&str]) -> (
 
 async fn with_a_stored_answer(listen: &str) -> (World, Operator) {
     let world = Setup::new().listen(listen).start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     world.get(ISSUES).await.assert_status(200);
     (world, operator)
 }

@@ -26,9 +26,8 @@ pub struct Operator {
 }
 
 impl Operator {
-    pub async fn of(world: &World) -> Self {
+    pub fn of(world: &World) -> Self {
         let address = Admin::open(&world.current)
-            .await
             .unwrap()
             .address()
             .expect("the config names an admin listener");

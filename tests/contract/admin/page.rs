@@ -27,8 +27,8 @@ struct Browser {
 }
 
 impl Browser {
-    async fn of(world: &World) -> Self {
-        Self { operator: Operator::of(world).await, cookie: String::new() }
+    fn of(world: &World) -> Self {
+        Self { operator: Operator::of(world), cookie: String::new() }
     }
 
     async fn send(
@@ -122,7 +122,7 @@ async fn end_of(world: &World, id: &str) -> String {
 #[tokio::test]
 async fn the_page_shows_every_section_without_a_script() {
     let world = Setup::new().listen(ADMIN).start().await;
-    let browser = Browser::of(&world).await;
+    let browser = Browser::of(&world);
     world.get(ISSUES).await.assert_status(200);
     world.get(ISSUES).await.assert_status(200);
     let reply = browser.get("/").await;
@@ -162,7 +162,7 @@ async fn the_page_shows_every_section_without_a_script() {
 #[tokio::test]
 async fn the_files_of_the_page_have_their_types() {
     let world = guarded().start().await;
-    let browser = Browser::of(&world).await;
+    let browser = Browser::of(&world);
     for (path, media_type) in [
         ("/page.css", "text/css; charset=utf-8"),
         ("/page.js", "text/javascript; charset=utf-8"),
@@ -182,7 +182,7 @@ async fn the_files_of_the_page_have_their_types() {
 #[tokio::test]
 async fn a_browser_logs_in_and_a_program_gets_the_usual_401() {
     let world = guarded().start().await;
-    let mut browser = Browser::of(&world).await;
+    let mut browser = Browser::of(&world);
     let form = browser.get("/").await;
     form.assert_status(401);
     assert!(text(&form).contains("action=\"/login\"") && !text(&form).contains("account-0"));
@@ -205,7 +205,7 @@ async fn a_browser_logs_in_and_a_program_gets_the_usual_401() {
 #[tokio::test]
 async fn a_wrong_token_begins_no_session() {
     let world = guarded().manual_clock().start().await;
-    let browser = Browser::of(&world).await;
+    let browser = Browser::of(&world);
     for body in ["token=wrong", "", "token=", "token=%ff"] {
         let reply = browser.submit("/login", body).await;
         reply.assert_status(401);
@@ -224,7 +224,7 @@ async fn a_wrong_token_begins_no_session() {
 #[tokio::test]
 async fn a_session_ends_by_logout_time_and_another_token() {
     let world = guarded().manual_clock().start().await;
-    let mut browser = Browser::of(&world).await;
+    let mut browser = Browser::of(&world);
     browser.log_in().await;
     let left = browser.cookie.clone();
     let reply = browser.submit("/logout", "").await;
@@ -245,7 +245,7 @@ async fn a_session_ends_by_logout_time_and_another_token() {
 #[tokio::test]
 async fn a_page_of_another_site_cannot_use_a_session() {
     let world = guarded().unspaced_writes().start().await;
-    let mut browser = Browser::of(&world).await;
+    let mut browser = Browser::of(&world);
     let right = format!("token={TOKEN}");
     browser.submit_from("https://evil.example", "/login", &right).await.assert_status(403);
     browser.log_in().await;
@@ -271,7 +271,7 @@ async fn a_page_of_another_site_cannot_use_a_session() {
 #[tokio::test]
 async fn a_page_of_another_site_gets_no_open_page() {
     let world = Setup::new().listen(ADMIN).start().await;
-    let browser = Browser::of(&world).await;
+    let browser = Browser::of(&world);
     for headers in [
         [("origin", "https://evil.example")],
         [("sec-fetch-site", "cross-site")],
@@ -288,7 +288,7 @@ async fn a_page_of_another_site_gets_no_open_page() {
 #[tokio::test]
 async fn a_button_cancels_a_queued_write() {
     let world = guarded().unspaced_writes().start().await;
-    let mut browser = Browser::of(&world).await;
+    let mut browser = Browser::of(&world);
     browser.log_in().await;
     let gate = world.close_gate("POST", COMMENTS);
     let (first, second) = (queue(&world, "one").await, queue(&world, "two").await);
@@ -314,7 +314,7 @@ async fn a_button_cancels_a_queued_write() {
 #[tokio::test]
 async fn a_button_retries_a_write_and_an_unknown_one_with_care() {
     let world = Setup::new().listen(ADMIN).unspaced_writes().start().await;
-    let browser = Browser::of(&world).await;
+    let browser = Browser::of(&world);
     world.arm(&json!({ "match": { "method": "POST", "nth": 1 }, "fault": "reset_after" }));
     let id = queue(&world, "twice").await;
     assert_eq!(end_of(&world, &id).await, "unknown");
@@ -337,7 +337,7 @@ async fn hostile_names_are_shown_as_text() {
         .config(&config::client("<script>alert(1)</script>", "weir_key_of_a_hostile_name", ""))
         .start()
         .await;
-    let browser = Browser::of(&world).await;
+    let browser = Browser::of(&world);
     let id = [("x-request-id", "<img/src=x>\"'&")];
     world.get_with("/no/such/route", &id).await;
     let key = [("authorization", "Bearer weir_key_of_nobody"), id[0]];
@@ -350,7 +350,7 @@ async fn hostile_names_are_shown_as_text() {
 #[tokio::test]
 async fn a_wait_is_shown_with_its_reason() {
     let world = Setup::new().listen(ADMIN).limits("concurrency = 1").manual_clock().start().await;
-    let browser = Browser::of(&world).await;
+    let browser = Browser::of(&world);
     let (_, page) = hold_for_five_seconds(&world, async || browser.page().await).await;
     assert!(page.contains("all slots of the account are taken"), "{page}");
     assert!(page.contains("<code>concurrency</code>"), "{page}");
@@ -359,7 +359,7 @@ async fn a_wait_is_shown_with_its_reason() {
 #[tokio::test]
 async fn a_refusal_is_shown_with_its_request() {
     let world = Setup::new().listen(ADMIN).client("allow = [\"GET /repos/**\"]").start().await;
-    let browser = Browser::of(&world).await;
+    let browser = Browser::of(&world);
     world.get_with("/user", &[("x-request-id", "the-refused-one")]).await.assert_status(403);
     let page = browser.page().await;
     assert!(page.contains("<code>the-refused-one</code>"), "{page}");
@@ -368,7 +368,7 @@ async fn a_refusal_is_shown_with_its_request() {
 #[tokio::test]
 async fn a_broken_token_needs_attention_first() {
     let world = Setup::new().listen(ADMIN).accounts(2).broken_token(1).start().await;
-    let browser = Browser::of(&world).await;
+    let browser = Browser::of(&world);
     world.gateway.dispatcher.look_at_tokens().await;
     let page = browser.page().await;
     assert!(page.contains("1 of 2 tokens cannot be used."), "{page}");
@@ -380,7 +380,7 @@ async fn a_broken_token_needs_attention_first() {
 #[tokio::test]
 async fn the_faults_of_the_last_reload_are_shown() {
     let world = Setup::new().listen(ADMIN).start().await;
-    let browser = Browser::of(&world).await;
+    let browser = Browser::of(&world);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("weir.toml");
     std::fs::write(&file, format!("{}\n[limits]\nconcurrency = 0\n", world.text)).unwrap();
@@ -403,7 +403,7 @@ async fn many_clients_are_counted_and_not_listed() {
         let _ = write!(clients, "{}", config::client(&format!("bot-{number}"), &key, ""));
     }
     let world = Setup::new().listen(ADMIN).config(&clients).start().await;
-    let browser = Browser::of(&world).await;
+    let browser = Browser::of(&world);
     world.get(ISSUES).await.assert_status(200);
     let page = browser.page().await;
     let clients = page.split("<section id=\"clients\"").nth(1).unwrap();
@@ -415,7 +415,7 @@ async fn many_clients_are_counted_and_not_listed() {
 #[tokio::test]
 async fn a_change_comes_as_an_event() {
     let world = guarded().start().await;
-    let mut browser = Browser::of(&world).await;
+    let mut browser = Browser::of(&world);
     browser.log_in().await;
     let mut stream = browser.send(Method::GET, "/live", &[], "").await;
     assert_eq!(stream.status(), 200);
@@ -433,7 +433,7 @@ async fn a_change_comes_as_an_event() {
 #[tokio::test]
 async fn streams_are_bounded() {
     let world = Setup::new().listen(ADMIN).start().await;
-    let browser = Browser::of(&world).await;
+    let browser = Browser::of(&world);
     let mut streams = Vec::new();
     for _ in 0..16 {
         let stream = browser.send(Method::GET, "/live", &[], "").await;
@@ -456,7 +456,7 @@ async fn a_session_over_tls_is_secure() {
         server.display()
     );
     let world = Setup::new().listen(&listen).start().await;
-    let admin = weir::admin::Admin::open(&world.current).await.unwrap().address().unwrap();
+    let admin = weir::admin::Admin::open(&world.current).unwrap().address().unwrap();
     let answer = blocking(move || {
         let config = client_with(rustls::ALL_VERSIONS, &[], None);
         let mut stream = connect(&config, admin, "localhost").unwrap();

@@ -12,7 +12,7 @@ use crate::support::Setup;
 async fn a_purge_removes_stored_responses_by_path_prefix_for_all() {
     let world =
         Setup::new().listen(ADMIN).cache_ttl("/repos/{owner}/{repo}/issues", "1h").start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     for path in [ISSUES, "/repos/acme/widgets/issues?page=2", "/users/octo"] {
         world.get(path).await;
     }
@@ -43,7 +43,7 @@ async fn a_fetch_under_way_during_a_purge_is_revalidated_before_use() {
         .cache_ttl("/repos/{owner}/{repo}/issues", "1h")
         .start()
         .await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let gate = world.close_gate("GET", ISSUES);
     let fetched = world.get(ISSUES);
     let meanwhile = async {
@@ -62,7 +62,7 @@ async fn a_fetch_under_way_during_a_purge_is_revalidated_before_use() {
 #[tokio::test]
 async fn a_malformed_purge_removes_nothing() {
     let world = Setup::new().listen(ADMIN).start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     world.get(ISSUES).await.assert_status(200);
     let long = format!("{{\"prefix\": \"/{}\"}}", "a".repeat(64 * 1024));
     for (body, status) in [
@@ -92,7 +92,7 @@ async fn a_malformed_purge_removes_nothing() {
 async fn stored_queries_are_listed_and_purged_by_operation() {
     let rule = "[[cache.rules]]\ngraphql = \"*\"\nttl = \"1h\"\n";
     let world = Setup::new().listen(ADMIN).config(rule).start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     for name in ["One", "Two"] {
         let query = format!("query {name} {{ viewer {{ login }} }}");
         world.post("/graphql", json!({ "query": query })).await.assert_status(200);

@@ -59,7 +59,7 @@ impl Operator {
 #[tokio::test]
 async fn the_queue_is_reported_by_state_age_and_write() {
     let world = Setup::new().listen(ADMIN).manual_clock().unspaced_writes().start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let gate = world.close_gate("POST", COMMENTS);
     let (first, second) = (post(&world, "one").await, post(&world, "two").await);
     world.held(gate, 1).await;
@@ -105,7 +105,7 @@ async fn the_queue_is_reported_by_state_age_and_write() {
 #[tokio::test]
 async fn the_list_is_paged_and_filtered_by_state_and_client() {
     let world = Setup::new().listen(ADMIN).accounts(2).unspaced_writes().start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let mut ids = Vec::new();
     for number in 0..5 {
         ids.push(post(&world, &number.to_string()).await);
@@ -130,7 +130,7 @@ async fn the_list_is_paged_and_filtered_by_state_and_client() {
 #[tokio::test]
 async fn a_malformed_query_gets_the_accepted_values() {
     let world = Setup::new().listen(ADMIN).start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     for (query, expected) in [
         ("state=open", "queued, sending, done, failed, unknown, cancelled"),
         ("client=nobody", "no client nobody"),
@@ -180,7 +180,7 @@ async fn a_malformed_query_gets_the_accepted_values() {
 #[tokio::test]
 async fn a_write_is_shown_alike_in_the_list_and_alone() {
     let world = Setup::new().listen(ADMIN).manual_clock().unspaced_writes().start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     world.clock.advance(Duration::from_millis(400));
     let gate = world.close_gate("POST", COMMENTS);
     let (first, second) = (post(&world, "one").await, post(&world, "two").await);
@@ -220,7 +220,7 @@ async fn a_write_is_shown_alike_in_the_list_and_alone() {
 #[tokio::test]
 async fn one_write_is_shown_with_the_upstreams_response() {
     let world = Setup::new().listen(ADMIN).unspaced_writes().start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let id = post(&world, "whole").await;
     assert_eq!(end_of(&world, &id).await, "done");
     let reported = operator.get(&format!("/api/writes/{id}")).await.json();
@@ -236,7 +236,7 @@ async fn one_write_is_shown_with_the_upstreams_response() {
 #[tokio::test]
 async fn an_operator_cancels_queued_writes_only() {
     let world = Setup::new().listen(ADMIN).unspaced_writes().start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let gate = world.close_gate("POST", COMMENTS);
     let (first, second) = (post(&world, "one").await, post(&world, "two").await);
     world.held(gate, 1).await;
@@ -265,7 +265,7 @@ async fn an_operator_cancels_queued_writes_only() {
 #[tokio::test]
 async fn an_operator_retries_a_failed_or_cancelled_write() {
     let world = Setup::new().listen(ADMIN).unspaced_writes().start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     world
         .arm(&json!({ "match": { "method": "POST", "nth": 1 }, "fault": "status", "status": 422 }));
     let id = post(&world, "again").await;
@@ -288,7 +288,7 @@ async fn an_operator_retries_a_failed_or_cancelled_write() {
 #[tokio::test]
 async fn an_unknown_write_is_retried_only_with_even_if_executed() {
     let world = Setup::new().listen(ADMIN).unspaced_writes().start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     world.arm(&json!({ "match": { "method": "POST", "nth": 1 }, "fault": "reset_after" }));
     let id = post(&world, "twice").await;
     assert_eq!(end_of(&world, &id).await, "unknown");
@@ -316,7 +316,7 @@ async fn an_unknown_write_is_retried_only_with_even_if_executed() {
 #[tokio::test]
 async fn a_retry_of_an_unknown_write_cannot_be_cancelled() {
     let world = Setup::new().listen(ADMIN).unspaced_writes().start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     world.arm(&json!({ "match": { "method": "POST", "nth": 1 }, "fault": "reset_after" }));
     let id = post(&world, "twice").await;
     assert_eq!(end_of(&world, &id).await, "unknown");
@@ -341,7 +341,7 @@ async fn a_retry_of_an_unknown_write_cannot_be_cancelled() {
 #[tokio::test]
 async fn a_retry_into_a_full_queue_is_refused_and_changes_nothing() {
     let world = Setup::new().listen(ADMIN).unspaced_writes().writes("queue_max = 1").start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     world
         .arm(&json!({ "match": { "method": "POST", "nth": 1 }, "fault": "status", "status": 422 }));
     let failed = post(&world, "failed").await;
@@ -363,7 +363,7 @@ async fn the_queue_is_closed_without_the_admin_token() {
         .unspaced_writes()
         .start()
         .await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let gate = world.close_gate("POST", COMMENTS);
     let (first, second) = (post(&world, "one").await, post(&world, "two").await);
     for (method, path) in [
@@ -384,7 +384,7 @@ async fn the_queue_is_closed_without_the_admin_token() {
 #[tokio::test]
 async fn the_metrics_report_queue_states_age_and_final_states() {
     let world = Setup::new().listen(ADMIN).manual_clock().unspaced_writes().start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     assert_eq!(operator.metric("weir_writes_oldest_seconds").await, Some(0.0));
     let gate = world.close_gate("POST", COMMENTS);
     let (first, second) = (post(&world, "one").await, post(&world, "two").await);
@@ -427,7 +427,7 @@ async fn the_counts_follow_every_state_change_of_a_write() {
     let id = post(&world, "again").await;
     assert_eq!(end_of(&world, &id).await, "failed");
     assert_eq!(counted(), [0, 0, 0, 1, 0, 0]);
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     operator.post(&format!("/api/writes/{id}/retry"), "").await.assert_status(200);
     assert_eq!(end_of(&world, &id).await, "done");
     assert_eq!((counted(), world.gateway.writes.queue().oldest()), ([0, 0, 1, 0, 0, 0], None));
@@ -442,7 +442,7 @@ async fn weir_writes_lists_shows_cancels_and_retries() {
         .unspaced_writes()
         .start()
         .await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     world.arm(&json!({ "match": { "method": "POST", "nth": 1 }, "fault": "reset_after" }));
     let lost = post(&world, "lost").await;
     assert_eq!(end_of(&world, &lost).await, "unknown");
@@ -493,7 +493,7 @@ async fn weir_writes_lists_shows_cancels_and_retries() {
 #[tokio::test]
 async fn weir_writes_names_the_fault_and_exits_with_its_code() {
     let world = Setup::new().listen(ADMIN).unspaced_writes().start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let done = post(&world, "done").await;
     assert_eq!(end_of(&world, &done).await, "done");
     let cases: [(&[&str], i32, &str); 9] = [

@@ -21,7 +21,7 @@ async fn used_up(listen: &str) -> World {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refresh_sees_a_raised_budget_at_once() {
     let world = used_up(ADMIN).await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let reply = operator.post("/api/budgets/refresh", "").await;
     reply.assert_status(200);
     assert_eq!(reply.json(), json!({ "asked": 1, "problems": [] }));
@@ -33,7 +33,7 @@ async fn a_refresh_sees_a_raised_budget_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refresh_obeys_the_rules_of_the_admin_listener() {
     let world = used_up(&format!("{ADMIN}\nadmin_token = {{ value = \"{TOKEN}\" }}")).await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     operator.post("/api/budgets/refresh", "").await.assert_status(401);
     let bearer = format!("Bearer {TOKEN}");
     let get = operator.ask(Method::GET, "/api/budgets/refresh", Some(&bearer)).await;
@@ -44,7 +44,7 @@ async fn a_refresh_obeys_the_rules_of_the_admin_listener() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refresh_names_the_account_and_its_problem() {
     let world = Setup::new().listen(ADMIN).accounts(2).broken_token(1).start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let unknown = operator.post("/api/budgets/refresh", "{\"account\": \"nobody\"}").await;
     unknown.assert_status(422);
     operator.post("/api/budgets/refresh", "{\"acount\": 1}").await.assert_status(422);
@@ -59,7 +59,7 @@ async fn a_refresh_names_the_account_and_its_problem() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_command_refreshes_and_shows_the_budgets() {
     let world = used_up(ADMIN).await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let address = operator.address.to_string();
     let output = operator.weir("budgets", &["refresh", "--admin", &address], None).await;
     let text = printed(&output);

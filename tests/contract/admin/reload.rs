@@ -379,7 +379,7 @@ async fn the_admin_reload_refuses_a_bad_config_with_422() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("weir.toml");
     let world = Setup::new().listen("admin = \"127.0.0.1:0\"").start().await;
-    let admin = Admin::open(&world.current).await.unwrap().address().unwrap();
+    let admin = Admin::open(&world.current).unwrap().address().unwrap();
     let reload = |method: &'static str| async move {
         let mut connection = Connection::open(admin).await;
         connection
@@ -492,7 +492,7 @@ async fn the_reload_command_shows_faults_and_what_waits() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("weir.toml");
     let world = Setup::new().listen("admin = \"127.0.0.1:0\"").start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let address = operator.address.to_string();
     let reload = async || {
         let output = operator.weir("reload", &["--admin", &address], None).await;

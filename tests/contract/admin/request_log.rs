@@ -89,7 +89,7 @@ async fn a_client_that_stops_waiting_leaves_a_line_naming_the_limit() {
         [json!(0), json!(20_000.0), json!("concurrency"), json!("account-0"), json!("core")],
         "{left}"
     );
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     assert_eq!(operator.metric("weir_wait_seconds_sum{reason=\"concurrency\"}").await, Some(20.0));
     assert_eq!(operator.client("ci").await["waits"]["count"], 1);
 }

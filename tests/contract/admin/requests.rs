@@ -25,7 +25,7 @@ fn steps(story: &Value) -> Vec<&str> {
 #[tokio::test]
 async fn a_story_has_the_account_and_the_upstreams_answer() {
     let world = Setup::new().accounts(2).listen(ADMIN).start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     for id in ["first", "again"] {
         assert_eq!(ask(&world, id, ISSUES).await, 200);
     }
@@ -46,7 +46,7 @@ async fn a_story_has_the_account_and_the_upstreams_answer() {
 #[tokio::test]
 async fn a_story_says_what_held_the_request() {
     let world = Setup::new().manual_clock().limits("concurrency = 1").listen(ADMIN).start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     hold_for_five_seconds(&world, async || {}).await;
     let waited = operator.get("/api/requests?waited=5s").await.json();
     let [request] = &waited["requests"].as_array().unwrap()[..] else { panic!("{waited}") };
@@ -73,7 +73,7 @@ async fn a_list_is_chosen_by_client_status_and_refusal() {
         .listen(ADMIN)
         .start()
         .await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     world.set_limits(&json!({ "core.user": 1 }));
     assert_eq!(ask(&world, "served", ISSUES).await, 200);
     assert_eq!(ask(&world, "refused", &format!("{ISSUES}?page=2")).await, 403);
@@ -110,7 +110,7 @@ async fn a_list_is_chosen_by_client_status_and_refusal() {
 #[tokio::test]
 async fn an_unknown_request_and_a_wrong_question_get_clear_errors() {
     let world = Setup::new().listen(ADMIN).start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     for (method, path, status, message) in [
         (Method::GET, "/api/requests/none", 404, "no request with this id is known"),
         (Method::GET, "/api/requests?staus=5xx", 422, "known are `client`"),
@@ -135,7 +135,7 @@ async fn an_unknown_request_and_a_wrong_question_get_clear_errors() {
 #[tokio::test]
 async fn a_story_never_holds_a_query_or_a_key() {
     let world = Setup::new().listen(ADMIN).start().await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let path = format!("{ISSUES}?labels=s3cret");
     let agent = [("user-agent", "bot ghp_0123456789abcdef0123456789abcdef0123")];
     world.get_with(&path, &agent).await.assert_status(200);

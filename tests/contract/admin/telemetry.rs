@@ -1,5 +1,5 @@
-//! `weir telemetry` and `/api/telemetry` of a real process: what it logs and traces is changed while
-//! it runs.
+//! `weir telemetry` and `/api/telemetry` of a real process: what it logs and traces is changed
+//! while it runs.
 
 use std::process::Command;
 

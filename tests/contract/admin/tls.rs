@@ -27,7 +27,7 @@ fn client_ca() -> String {
 
 async fn start(listen: &str) -> (World, SocketAddr) {
     let world = Setup::new().listen(listen).start().await;
-    let admin = Admin::open(&world.current).await.unwrap().address().unwrap();
+    let admin = Admin::open(&world.current).unwrap().address().unwrap();
     (world, admin)
 }
 

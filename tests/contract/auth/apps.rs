@@ -268,7 +268,7 @@ async fn a_wrong_private_key_is_reported_and_not_retried() {
         .manual_clock()
         .start()
         .await;
-    let admin = weir::admin::Admin::open(&world.current).await.unwrap().address().unwrap();
+    let admin = weir::admin::Admin::open(&world.current).unwrap().address().unwrap();
     let answer = world.get(REPOSITORY).await;
     answer.assert_status(503);
     assert!(

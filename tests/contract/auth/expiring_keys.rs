@@ -129,7 +129,7 @@ async fn a_key_is_warned_of_once_a_day_from_a_week_before_its_end() {
 #[tokio::test]
 async fn a_metric_counts_down_to_the_end_of_a_key() {
     let world = world(Setup::new().listen("admin = \"127.0.0.1:0\"")).await;
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let end = weir::config::parse_expiry("2027-01-24").unwrap();
     let seconds = |at: Timestamp| i64::try_from(at.as_secs()).unwrap();
     for advance in [Duration::ZERO, 10 * DAY] {

@@ -24,7 +24,7 @@ fn requests(world: &World, path: &str) -> usize {
 }
 
 async fn readiness(world: &World) -> (u16, String) {
-    let admin = Admin::open(&world.current).await.unwrap().address().unwrap();
+    let admin = Admin::open(&world.current).unwrap().address().unwrap();
     let http: Client<_, Full<bytes::Bytes>> = Client::builder(TokioExecutor::new()).build_http();
     let reply = http.get(format!("http://{admin}/readyz").parse().unwrap()).await.unwrap();
     let reply = Reply::read(reply).await;

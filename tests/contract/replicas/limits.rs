@@ -78,7 +78,7 @@ async fn operators_see_the_parts_of_all_replicas() {
         replicas.get(replica, ISSUES).await.assert_status(200);
     }
     replicas.world.current.begin_look();
-    let operator = Operator::of(&replicas.world).await;
+    let operator = Operator::of(&replicas.world);
     let fleet = operator.get("/api/replicas").await.json();
     assert_eq!((&fleet["redis"], &fleet["heard"]), (&json!("in_reach"), &json!(2)), "{fleet}");
     let parts = fleet["accounts"][0]["parts"].as_array().unwrap();
@@ -115,7 +115,7 @@ async fn a_replica_without_redis_is_not_ready() {
     let state = "[state]\nredis = \"redis://127.0.0.1:1\"";
     let world = Setup::new().listen(ADMIN).config(state).client("max_wait = \"1ms\"").start().await;
     world.current.begin_look();
-    let operator = Operator::of(&world).await;
+    let operator = Operator::of(&world);
     let ready = operator.ask(Method::GET, "/readyz", None).await;
     ready.assert_status(503);
     let text = String::from_utf8(ready.body.to_vec()).unwrap();

@@ -419,7 +419,7 @@ async fn a_fetch_of_a_lost_client_serves_others_in_a_drain() {
 #[tokio::test]
 async fn a_drain_waits_for_an_operators_action() {
     let world = Setup::new().listen("admin = \"127.0.0.1:0\"").start().await;
-    let admin = Admin::open(&world.current).await.unwrap().address().unwrap();
+    let admin = Admin::open(&world.current).unwrap().address().unwrap();
     let gate = world.close_gate("GET", "/rate_limit");
     let mut operator = Connection::open(admin).await;
     let request = "POST /api/budgets/refresh HTTP/1.1\r\nHost: 127.0.0.1\r\n\

@@ -177,7 +177,7 @@ async fn polled(world: &World, webhook: bool) -> u64 {
 async fn an_advised_webhook_ttl_saves_what_was_promised() {
     let world = Setup::new().listen("admin = \"127.0.0.1:0\"").manual_clock().start().await;
     let without = polled(&world, false).await;
-    let advice = Operator::of(&world).await.get("/api/cache/advice").await.json();
+    let advice = Operator::of(&world).get("/api/cache/advice").await.json();
     let rules = advice["rules"].as_array().unwrap();
     let rule = rules.iter().find(|rule| rule["setting"] == "webhook_ttl").unwrap();
     let promised = rule["saved_requests"].as_u64().unwrap();

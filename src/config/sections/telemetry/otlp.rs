@@ -1,5 +1,5 @@
-//! The export by OTLP: keys `otlp_…` of `[telemetry]`, and OpenTelemetry's variables where a key is
-//! absent.
+//! The export by OTLP: keys `otlp_…` of `[telemetry]`, and OpenTelemetry's variables where a key
+//! is absent.
 
 use std::time::Duration;
 

@@ -201,8 +201,8 @@ struct Facts {
     chain_problem: Option<String>,
 }
 
-/// Returns the facts of a chain; `None` if a certificate cannot be read. The authority itself, which
-/// some files contain, is of no use to clients and does not count.
+/// Returns the facts of a chain; `None` if a certificate cannot be read. The authority itself, in
+/// some files, is of no use to clients and does not count.
 fn facts_of(chain: &[CertificateDer<'_>]) -> Option<Facts> {
     let parsed: Option<Vec<_>> = chain
         .iter()

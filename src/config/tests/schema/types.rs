@@ -36,14 +36,7 @@ pub fn fragment(kind: &str) -> Value {
         "FetchUrl" => text("[Hh][Tt][Tt][Pp][Ss]?://[^@#]+"),
         "IpNet" => text("[0-9A-Fa-f.:]+(/[0-9]+)?"),
         "Expiry" => text("[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])([Tt ].+)?"),
-        "Claims" => json!({
-            "type": "object",
-            "minProperties": 1,
-            "additionalProperties": { "anyOf": [
-                text(".+"),
-                { "type": "array", "items": text(".+"), "minItems": 1 },
-            ]},
-        }),
+        "Claims" => claims(),
         "Budgets" => json!({
             "type": "object",
             "propertyNames": {
@@ -175,4 +168,13 @@ fn secret() -> Value {
         source("credential", "name of the credential of systemd that is the secret"),
         source("value", "the secret itself, for tests"),
     ]})
+}
+
+fn claims() -> Value {
+    let values = json!({ "type": "array", "items": text(".+"), "minItems": 1 });
+    json!({
+        "type": "object",
+        "minProperties": 1,
+        "additionalProperties": { "anyOf": [text(".+"), values] },
+    })
 }
