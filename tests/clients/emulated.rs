@@ -18,6 +18,7 @@ with_each_library! {
     a_rename_is_seen_at_once
     the_rate_limit_is_the_gateways_own
     an_exhausted_budget_is_recognised_as_a_rate_limit
+    an_exhausted_budget_of_the_client_is_recognised_too
     a_wrong_key_is_refused_before_anything_is_sent
     a_burst_of_100_comments_is_written_once_each_and_in_order
     asynchronous_comments_are_written_once_each_and_in_order
@@ -206,6 +207,17 @@ fn an_exhausted_budget_is_recognised_as_a_rate_limit(library: Library) {
     let upstream = Upstream::emulated();
     upstream.limit(&json!({ "core": BUDGET }));
     let (setup, _) = behind_a_gateway(upstream);
+    exhausts(library, &setup, BUDGET * ACCOUNTS as u64);
+}
+
+/// The accounts have more than the client may spend of them.
+fn an_exhausted_budget_of_the_client_is_recognised_too(library: Library) {
+    let (setup, _) = tuned(Upstream::emulated(), "budget = { core = \"6/h\" }");
+    exhausts(library, &setup, 6);
+}
+
+/// Reads until a refusal, which must come after so many reads and say what a spent budget says.
+fn exhausts(library: Library, setup: &Setup, budget: u64) {
     let numbers: Vec<u64> = (1..=30).collect();
     let (values, report) = setup.plays(
         library,
@@ -214,11 +226,7 @@ fn an_exhausted_budget_is_recognised_as_a_rate_limit(library: Library) {
     );
 
     let served = values["served"].as_array().expect("a list");
-    assert_eq!(
-        served.len() as u64,
-        BUDGET * ACCOUNTS as u64,
-        "the last unit of every account is spent: {values}"
-    );
+    assert_eq!(served.len() as u64, budget, "the last unit is spent: {values}");
     assert!(
         served.iter().all(|remaining| remaining.as_u64() > Some(0)),
         "no served answer says that nothing remains: {served:?}"
@@ -387,7 +395,12 @@ fn emulated() -> (Setup, World) {
 }
 
 fn behind_a_gateway(upstream: Upstream) -> (Setup, World) {
+    tuned(upstream, "")
+}
+
+/// The same with further keys of the client.
+fn tuned(upstream: Upstream, client: &str) -> (Setup, World) {
     let world = World(upstream.control("world"));
     let accounts = world.accounts(ACCOUNTS);
-    (Setup::new(upstream, accounts), world)
+    (Setup::tuned(upstream, accounts, client, ""), world)
 }
