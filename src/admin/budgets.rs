@@ -90,6 +90,12 @@ pub struct ResourceBudget {
     /// End of the window; presumed while `known` is false.
     pub reset: u64,
     pub reset_iso: String,
+    /// The time at which all but the reserve is spent at this window's pace so far; `null` if it
+    /// lasts until the reset.
+    #[serde(default)]
+    pub gone_at: Option<u64>,
+    #[serde(default)]
+    pub gone_at_iso: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -290,6 +296,8 @@ impl From<&WindowSnapshot> for ResourceBudget {
             used: window.used,
             reset: window.reset.as_secs_ceil(),
             reset_iso: window.reset.rfc3339(),
+            gone_at: window.gone_at.map(Timestamp::as_secs),
+            gone_at_iso: window.gone_at.map(Timestamp::rfc3339),
         }
     }
 }

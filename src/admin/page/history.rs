@@ -145,6 +145,7 @@ mod tests {
             used: 5_000 - remaining,
             reset: Timestamp::from_secs(1_800_000_000),
             known,
+            gone_at: None,
         };
         AccountSnapshot {
             account: AccountId(number),

@@ -217,7 +217,9 @@ fn rows(account: &AccountBudgets, now: u64) -> Vec<Row> {
             left: left(budget),
             in_flight: budget.reserved.to_string(),
             whole: if budget.known {
-                when(budget.reset, now)
+                let gone = budget.gone_at.filter(|_| budget.remaining > 0);
+                let gone = gone.map(|at| paint::warning(&format!(", gone {}", when(at, now))));
+                when(budget.reset, now) + &gone.unwrap_or_default()
             } else {
                 "presumed, not asked yet in this window".into()
             },
@@ -311,6 +313,8 @@ mod tests {
             used: 5_000 - remaining,
             reset: NOW + 700,
             reset_iso: String::new(),
+            gone_at: None,
+            gone_at_iso: None,
         }
     }
 
@@ -397,6 +401,14 @@ mod tests {
         );
         assert!(text.contains("  empty: core is used up; whole again in 12 min\n"), "{text}");
         assert!(!text.contains("  low: "), "{text}");
+    }
+
+    #[test]
+    fn a_budget_that_does_not_last_says_when_it_is_gone() {
+        let mut spent = account("bot", 1_000);
+        spent.resources[0].gone_at = Some(NOW + 300);
+        let text = rendered(vec![spent]);
+        assert!(text.contains("in 12 min, gone in 5 min\n"), "{text}");
     }
 
     #[test]

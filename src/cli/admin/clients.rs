@@ -20,6 +20,9 @@ const ROWS_MAX: usize = 40;
 pub struct Clients {
     /// The client whose spending is shown by account and endpoint; all clients without it
     client: Option<String>,
+    /// Show who spends this resource, such as graphql
+    #[arg(long, value_name = "RESOURCE", conflicts_with = "client")]
+    resource: Option<String>,
     #[command(flatten)]
     watch: WatchOptions,
     #[command(flatten)]
@@ -29,9 +32,10 @@ pub struct Clients {
 impl Clients {
     pub fn run(self) -> ExitCode {
         let GatewayOptions { gateway, json } = self.options;
-        let client = self.client;
-        gateway.run_watched("weir clients", self.watch, &async |api| {
-            fetch(api, client.as_deref(), json).await
+        let (client, resource) = (self.client, self.resource);
+        gateway.run_watched("weir clients", self.watch, &async |api| match &resource {
+            Some(resource) => fetch_resource(api, resource, json).await,
+            None => fetch(api, client.as_deref(), json).await,
         })
     }
 }
@@ -48,6 +52,57 @@ async fn fetch(api: &AdminApi, client: Option<&str>, json: bool) -> Result<Strin
         return Err(Fault::Rejected(format!("there is no client named {}", plain(name))));
     };
     if json { Ok(serde_json::json!(one).to_string() + "\n") } else { Ok(render_one(one)) }
+}
+
+/// What a client has spent of one resource.
+#[derive(Debug, serde::Serialize)]
+struct Spender<'a> {
+    client: &'a str,
+    units: u64,
+    points: u64,
+}
+
+async fn fetch_resource(api: &AdminApi, resource: &str, json: bool) -> Result<String, Fault> {
+    let body = api.get("/api/clients").await?;
+    let all: AllClients = api.read(&body, "its answer is not about clients")?;
+    let spenders = spenders(&all, resource);
+    if json {
+        return Ok(
+            serde_json::json!({ "resource": resource, "clients": spenders }).to_string() + "\n"
+        );
+    }
+    Ok(render_resource(&spenders, resource))
+}
+
+/// Those who have spent of a resource, the largest first.
+fn spenders<'a>(all: &'a AllClients, resource: &str) -> Vec<Spender<'a>> {
+    let of = |client: &'a ClientUse| {
+        let spending = client.spending.iter().filter(|spending| spending.resource == resource);
+        let (units, points) = spending.fold((0, 0), |(units, points), spending| {
+            (units + spending.units, points + spending.points)
+        });
+        Spender { client: &client.client, units, points }
+    };
+    let mut spenders: Vec<_> = all.clients.iter().map(of).collect();
+    spenders.retain(|spender| spender.units + spender.points > 0);
+    spenders.sort_by_key(|spender| Reverse((spender.units, spender.points)));
+    spenders
+}
+
+fn render_resource(spenders: &[Spender<'_>], resource: &str) -> String {
+    let units: u64 = spenders.iter().map(|spender| spender.units).sum();
+    let mut text =
+        format!("{} of {} spent since the start\n\n", counted(units, "unit"), plain(resource));
+    let rows = spenders.iter().map(|spender| {
+        [
+            plain(spender.client),
+            spender.units.to_string(),
+            share(spender.units, units),
+            spender.points.to_string(),
+        ]
+    });
+    table(["client", "units", "share", "points"], &(1..4), rows, &mut text);
+    text
 }
 
 fn render(all: &AllClients, address: &str) -> String {
@@ -215,6 +270,33 @@ mod tests {
             bot      core      /a           25   83 %      50\n\
             bot      core      /b            5   16 %      10\n";
         assert_eq!(bare(&render_one(&client("crawler", &[("/a", 25), ("/b", 5)]))), expected);
+    }
+
+    #[test]
+    fn the_largest_spender_of_a_resource_comes_first() {
+        let of = |name: &str, units: u64, resource: &str| {
+            let mut client = client(name, &[("/a", units)]);
+            for spending in &mut client.spending {
+                resource.clone_into(&mut spending.resource);
+            }
+            client
+        };
+        let all = AllClients {
+            clients: vec![
+                of("small", 10, "graphql"),
+                of("other", 99, "core"),
+                of("big", 30, "graphql"),
+            ],
+            without_key: counts(0),
+            other_spending: Vec::new(),
+        };
+        let text = bare(&render_resource(&spenders(&all, "graphql"), "graphql"));
+        let expected = "40 units of graphql spent since the start\n\
+            \n\
+            client  units  share  points\n\
+            big        30   75 %      60\n\
+            small      10   25 %      20\n";
+        assert_eq!(text, expected);
     }
 
     #[test]

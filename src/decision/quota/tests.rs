@@ -373,6 +373,7 @@ fn a_snapshot_contains_every_window_and_every_limit() {
         used: 60,
         reset: RESET,
         known: true,
+        gone_at: None,
     };
     assert_eq!((&*account.name, core), ("account-0", expected));
     let in_use: Vec<_> =

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::api::{ResourceName, window};
 use crate::clock::Timestamp;
@@ -14,6 +15,10 @@ use super::limits::primary::{Figures, PrimaryWindow, presumed_limit};
 use super::ranking::Sums;
 use super::{QuotaLedger, place};
 use crate::decision::types::{AccountId, LimitKind};
+
+/// The time after the begin of a window from which its pace says something. Ours: a burst at the
+/// begin is no pace.
+const PACE_KNOWN_AFTER: Duration = Duration::from_secs(60);
 
 /// Budget of a pool as a client sees it: the sums over the pool's accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +68,9 @@ pub struct WindowSnapshot {
     pub reset: Timestamp,
     /// True when the upstream reported it in this window; else the figures are presumed.
     pub known: bool,
+    /// The time at which all but the reserve will be spent, if it is spent on as in this window so
+    /// far; `None` if it lasts until the reset.
+    pub gone_at: Option<Timestamp>,
 }
 
 /// One secondary limit for an operator.
@@ -152,14 +160,18 @@ impl Account {
         let window_snapshot = |(resource, known): &(ResourceName, PrimaryWindow)| {
             let Figures { limit, remaining, leased, reset } =
                 self.figures(now, Some(known), resource);
+            let left = remaining.saturating_sub(self.settings.reserve);
+            let used = limit.saturating_sub(remaining);
+            let gone_at = reset.and_then(|reset| gone_at(now, reset, window(resource), used, left));
             WindowSnapshot {
                 resource: resource.clone(),
                 limit,
                 remaining,
                 reserved: leased,
-                used: limit.saturating_sub(remaining),
+                used,
                 reset: reset.unwrap_or(now + window(resource)),
                 known: reset.is_some(),
+                gone_at,
             }
         };
         let mut windows: Vec<WindowSnapshot> = self.windows.iter().map(window_snapshot).collect();
@@ -176,5 +188,39 @@ impl Account {
                 .collect(),
             parts: self.parts.as_ref().map(|parts| parts.amounts_held(now)).unwrap_or_default(),
         }
+    }
+}
+
+/// The time at which `left` is spent at the average pace of the window so far, before its end.
+fn gone_at(
+    now: Timestamp,
+    reset: Timestamp,
+    length: Duration,
+    used: u32,
+    left: u32,
+) -> Option<Timestamp> {
+    let elapsed = now.since(reset - length);
+    if used == 0 || elapsed < PACE_KNOWN_AFTER {
+        return None;
+    }
+    let lasts = u128::from(left) * elapsed.as_millis() / u128::from(used);
+    let gone_at = now + Duration::from_millis(u64::try_from(lasts).unwrap_or(u64::MAX));
+    Some(gone_at).filter(|gone_at| *gone_at < reset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_that_does_not_last_says_when_it_is_gone() {
+        let (hour, begin) = (Duration::from_hours(1), Timestamp::from_secs(1_000_000));
+        let after = |minutes| begin + Duration::from_mins(minutes);
+        let at = |now, used, left| gone_at(now, begin + hour, hour, used, left);
+        assert_eq!(at(after(10), 1_000, 4_000), Some(after(50)));
+        assert_eq!(at(after(10), 1_000, 0), Some(after(10)), "it is gone already");
+        assert_eq!(at(after(10), 800, 4_200), None, "it lasts until the reset");
+        assert_eq!(at(after(10), 0, 5_000), None);
+        assert_eq!(at(begin + Duration::from_secs(20), 1_000, 4_000), None, "too early to say");
     }
 }
