@@ -59,27 +59,37 @@ fn each_alert_has_a_severity_and_a_remedy() {
     }
 }
 
+/// Checks that the commands in backquotes exist, with their options. Returns how many there are.
+fn commands(name: &str, text: &str) -> usize {
+    let quoted = text.split('`').skip(1).step_by(2).filter(|text| text.starts_with("weir "));
+    quoted.map(|quoted| check(name, quoted)).count()
+}
+
+fn check(name: &str, quoted: &str) {
+    // An example's own values: a name, an address, an id, a path.
+    let words = quoted.split(' ').skip(1).filter(|word| !word.starts_with("{{"));
+    let words: Vec<_> = words.filter(|word| !word.contains(['$', '}'])).collect();
+    let subcommands = words
+        .iter()
+        .take_while(|word| word.chars().all(|c| c.is_ascii_lowercase()) && !word.starts_with('-'));
+    let mut help = Command::new(env!("CARGO_BIN_EXE_weir"));
+    let output = help.args(subcommands).arg("--help").output().expect("the program");
+    assert!(output.status.success(), "{name}: `{quoted}` is no command");
+    let text = String::from_utf8_lossy(&output.stdout);
+    for option in words.iter().filter(|word| word.starts_with("--")) {
+        assert!(text.contains(option), "{name}: `{quoted}`: no option {option}");
+    }
+}
+
 #[test]
 fn remedies_name_commands_that_exist() {
     let rules = file(RULES);
-    let mut commands = 0;
-    for (name, text) in alerts(&rules) {
-        for quoted in text.split('`').skip(1).step_by(2).filter(|text| text.starts_with("weir ")) {
-            // An example's own values: a name, an address, an id, a path.
-            let words = quoted.split(' ').skip(1).filter(|word| !word.starts_with("{{"));
-            let words: Vec<_> = words.filter(|word| !word.contains(['$', '}'])).collect();
-            let subcommands = words.iter().take_while(|word| {
-                word.chars().all(|c| c.is_ascii_lowercase()) && !word.starts_with('-')
-            });
-            let mut help = Command::new(env!("CARGO_BIN_EXE_weir"));
-            let output = help.args(subcommands).arg("--help").output().expect("the program");
-            assert!(output.status.success(), "{name}: `{quoted}` is no command");
-            let text = String::from_utf8_lossy(&output.stdout);
-            for option in words.iter().filter(|word| word.starts_with("--")) {
-                assert!(text.contains(option), "{name}: `{quoted}`: no option {option}");
-            }
-            commands += 1;
-        }
-    }
-    assert!(commands > 15, "only {commands} commands were found");
+    let found: usize = alerts(&rules).into_iter().map(|(name, text)| commands(&name, &text)).sum();
+    assert!(found > 15, "only {found} commands were found");
+}
+
+#[test]
+fn questions_name_commands_that_exist() {
+    let found = commands("deploy/questions.md", &file("deploy/questions.md"));
+    assert!(found >= 20, "only {found} commands were found");
 }

@@ -373,7 +373,8 @@ fn a_snapshot_contains_every_window_and_every_limit() {
         used: 60,
         reset: RESET,
         known: true,
-        gone_at: None,
+        // 60 units in 1,600 seconds, so that 40 last for 1,066.
+        gone_at: Some(Timestamp::from_millis(11_066_666)),
     };
     assert_eq!((&*account.name, core), ("account-0", expected));
     let in_use: Vec<_> =
