@@ -84,7 +84,7 @@ fn check(name: &str, quoted: &str) {
 #[test]
 fn remedies_name_commands_that_exist() {
     let rules = file(RULES);
-    let found: usize = alerts(&rules).into_iter().map(|(name, text)| commands(&name, &text)).sum();
+    let found: usize = alerts(&rules).into_iter().map(|(name, text)| commands(name, text)).sum();
     assert!(found > 15, "only {found} commands were found");
 }
 
