@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{NO_BODY, Reply, not_allowed, pages};
 use crate::telemetry::{Controls, Values};
 
-/// What is in force, and what was at the start of the process.
+/// The values in force, and those of the start of the process.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TelemetryReport {
     pub log_level: String,
@@ -24,7 +24,7 @@ pub struct TelemetryValues {
     pub sample_ratio: Option<f64>,
 }
 
-/// What is to change; the rest stays.
+/// A change; absent values stay.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TelemetryChange {

@@ -1,5 +1,5 @@
-//! What an operator changes of the process's telemetry while it runs: the level of the log, and the
-//! part of the requests that is traced.
+//! Controls of the process's telemetry while it runs: the level of the log, and the part of the
+//! requests that is traced.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -54,7 +54,7 @@ async fn fetch(api: &AdminApi, client: Option<&str>, json: bool) -> Result<Strin
     if json { Ok(serde_json::json!(one).to_string() + "\n") } else { Ok(render_one(one)) }
 }
 
-/// What a client has spent of one resource.
+/// The spending of a client of one resource.
 #[derive(Debug, serde::Serialize)]
 struct Spender<'a> {
     client: &'a str,

@@ -193,7 +193,7 @@ fn with_key(
     Ok(Certificate { certified, valid_from, valid_until, is_issuer_first, chain_problem })
 }
 
-/// What a chain says, as in [`Certificate`].
+/// The facts of a chain, as in [`Certificate`].
 struct Facts {
     valid_from: i64,
     valid_until: i64,
