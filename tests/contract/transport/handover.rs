@@ -81,6 +81,14 @@ async fn queue(address: SocketAddr, title: &str) -> String {
     head.split("\r\nlocation: ").nth(1).unwrap().split("\r\n").next().unwrap().to_owned()
 }
 
+/// Queues a write that the upstream holds at a gate. Returns the gate, and the path of its status.
+async fn hold_write(stage: &Stage, address: SocketAddr) -> (u64, String) {
+    let gate = stage.world.close_gate("POST", ISSUES);
+    let on_its_way = queue(address, "on its way").await;
+    stage.world.held(gate, 1).await;
+    (gate, on_its_way)
+}
+
 /// Waits for the end of a queued write, and returns its state.
 async fn outcome(address: SocketAddr, location: &str) -> String {
     let request = format!(
@@ -341,9 +349,7 @@ async fn a_third_process_takes_over_from_one_without_its_file() {
     let stage = Stage::with_writes().await;
     let first = stage.started().await;
     let address = first.address("listening").await;
-    let gate = stage.world.close_gate("POST", ISSUES);
-    let on_its_way = queue(address, "on its way").await;
-    stage.world.held(gate, 1).await;
+    let (gate, on_its_way) = hold_write(&stage, address).await;
     let behind = queue(address, "behind").await;
     let second = stage.started().await;
     let [file, elsewhere] =
@@ -453,9 +459,7 @@ async fn a_successor_gets_the_queued_writes_after_the_last_is_done() {
     let stage = Stage::with_writes().await;
     let first = stage.started().await;
     let address = first.address("listening").await;
-    let gate = stage.world.close_gate("POST", ISSUES);
-    let on_its_way = queue(address, "on its way").await;
-    stage.world.held(gate, 1).await;
+    let (gate, on_its_way) = hold_write(&stage, address).await;
     let behind = queue(address, "behind").await;
     let second = stage.started().await;
     first.logged("draining").await;
@@ -488,9 +492,7 @@ async fn a_successor_without_a_file_says_that_queued_writes_stay() {
     let stage = Stage::with_writes().await;
     let first = stage.started().await;
     let address = first.address("listening").await;
-    let gate = stage.world.close_gate("POST", ISSUES);
-    queue(address, "on its way").await;
-    stage.world.held(gate, 1).await;
+    let (gate, _) = hold_write(&stage, address).await;
     stage.edit("store = { path = \"weir.redb\" }", "store = \"memory\"");
     let second = stage.started().await;
     let message = "queued writes of the predecessor do not go on: writes.store is \"memory\"";
