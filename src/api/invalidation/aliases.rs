@@ -8,6 +8,16 @@
 use super::path_pattern::{Fit, matches};
 use crate::api::endpoint::owner_root::{segment_count, split_after};
 
+/// A pattern of paths with its wild segments. Every lookup after a change may ask for them, so they
+/// are computed once.
+struct WildPattern {
+    text: &'static str,
+    form: WildForm,
+}
+
+/// The patterns of [`WILD`].
+static PATTERNS: [WildPattern; WILD.len()] = patterns();
+
 /// Leading parts of paths. `.` is any segment, `*` any segment that may be wild, `#` a number that
 /// may be wild.
 const WILD: [&str; 24] = [
@@ -60,18 +70,24 @@ pub struct WildForm {
 
 /// Returns the forms among `among` under which an invalidation may name the path.
 pub fn wild_forms(path: &str, among: WildForms) -> impl Iterator<Item = WildForm> {
-    forms()
-        .filter(move |(form, pattern)| among & form.bit != 0 && is_below(pattern, path, false))
-        .map(|(form, _)| form)
+    PATTERNS
+        .iter()
+        .filter(move |known| among & known.form.bit != 0 && is_below(known.text, path, false))
+        .map(|known| known.form)
 }
 
 /// Returns the form of a path with `*` segments; `None` without such a segment, or where no lookup
 /// uses the form.
 pub fn wild_form(path: &str) -> Option<WildForm> {
-    let wild = wild_segments(path, |segment| segment == "*");
-    forms()
-        .find(|(form, pattern)| wild != 0 && form.segments == wild && is_below(pattern, path, true))
-        .map(|(form, _)| form)
+    let segments = path.split('/').skip(1).take(32).enumerate();
+    let wild = segments
+        .filter(|(_, segment)| *segment == "*")
+        .fold(0, |wild: u32, (at, _)| wild | 1 << at);
+    PATTERNS
+        .iter()
+        .filter(|known| wild != 0 && known.form.segments == wild)
+        .find(|known| is_below(known.text, path, true))
+        .map(|known| known.form)
 }
 
 /// Returns the other addresses of `path`, with `*` for unknown segments.
@@ -86,17 +102,31 @@ pub fn aliases(path: &str) -> impl Iterator<Item = String> {
     })
 }
 
-fn forms() -> impl Iterator<Item = (WildForm, &'static str)> {
-    WILD.iter().enumerate().map(|(place, pattern)| {
-        let segments = wild_segments(pattern, |segment| matches!(segment, "*" | "#"));
-        (WildForm { bit: 1 << place, segments }, *pattern)
-    })
+const fn patterns() -> [WildPattern; WILD.len()] {
+    const NONE: WildPattern = WildPattern { text: "", form: WildForm { bit: 0, segments: 0 } };
+    let mut patterns = [NONE; WILD.len()];
+    let mut place = 0;
+    while place < WILD.len() {
+        let text = WILD[place];
+        let form = WildForm { bit: 1 << place, segments: wild_segments(text) };
+        patterns[place] = WildPattern { text, form };
+        place += 1;
+    }
+    patterns
 }
 
-/// Wild segments as bits: bit 0 is the first.
-fn wild_segments(path: &str, is_wild: impl Fn(&str) -> bool) -> u32 {
-    let segments = path.split('/').skip(1).take(32).enumerate();
-    segments.filter(|(_, segment)| is_wild(segment)).fold(0, |bits, (at, _)| bits | 1 << at)
+/// Wild segments of a pattern as bits: bit 0 is the first.
+const fn wild_segments(pattern: &str) -> u32 {
+    let (bytes, mut at, mut segment, mut wild) = (pattern.as_bytes(), 1, 0, 0);
+    while at < bytes.len() {
+        match bytes[at] {
+            b'/' => segment += 1,
+            b'*' | b'#' => wild |= 1 << segment,
+            _ => {}
+        }
+        at += 1;
+    }
+    wild
 }
 
 /// Returns true when the beginning of `path` matches `pattern`. With `starred`, a `*` in the path
