@@ -37,12 +37,24 @@ enum Answer {
 const HANDSHAKE_FAILURE: u8 = 40;
 const PROTOCOL_VERSION: u8 = 70;
 
+/// Signatures by ECDSA and by RSA (RFC 8446 §4.2.3).
+const SIGNATURES: [u16; 6] = [0x0403, 0x0503, 0x0804, 0x0401, 0x0203, 0x0201];
+const OF_RSA: [u16; 2] = [0x0804, 0x0401];
+/// The same ciphers as the good ones, for a certificate with an RSA key.
+const GOOD_FOR_RSA: [u16; 3] = [0xc02f, 0xc030, 0xcca8];
+
 async fn start() -> (crate::support::World, SocketAddr) {
-    let server = certificate_file("server.pem");
-    let https = format!(
-        "https = {{ address = \"127.0.0.1:0\", cert = '{0}', key = '{0}' }}",
-        server.display()
-    );
+    start_with(&["server.pem"]).await
+}
+
+async fn start_with(files: &[&str]) -> (crate::support::World, SocketAddr) {
+    let pair = |file: &&str| {
+        let file = certificate_file(file);
+        format!("{{ cert = '{0}', key = '{0}' }}", file.display())
+    };
+    let pairs: Vec<_> = files.iter().map(pair).collect();
+    let pairs = pairs.join(", ");
+    let https = format!("https = {{ address = \"127.0.0.1:0\", certificates = [{pairs}] }}");
     let world = Setup::new().listen(&https).start().await;
     let address = world.https.unwrap();
     (world, address)
@@ -59,15 +71,15 @@ fn extension(kind: u16, content: &[u8]) -> Vec<u8> {
 }
 
 /// A `ClientHello` with these versions, the highest first, and ciphers (RFC 8446 §4.1.2).
-fn hello(versions: &[u16], ciphers: &[u16]) -> Vec<u8> {
+fn hello(versions: &[u16], ciphers: &[u16], signatures: &[u16]) -> Vec<u8> {
     let words =
         |words: &[u16]| -> Vec<u8> { words.iter().flat_map(|word| word.to_be_bytes()).collect() };
     let mut extensions = [
         extension(0, &sized(2, &[&[0], &sized(2, b"localhost")[..]].concat())),
-        // The groups x25519, P-256 and P-384, uncompressed points, and common signatures.
+        // The groups x25519, P-256 and P-384, and uncompressed points.
         extension(10, &sized(2, &words(&[0x001d, 0x0017, 0x0018]))),
         extension(11, &[1, 0]),
-        extension(13, &sized(2, &words(&[0x0403, 0x0503, 0x0804, 0x0401, 0x0203, 0x0201]))),
+        extension(13, &sized(2, &words(signatures))),
     ]
     .concat();
     if versions[0] > LEGACY_1_2 {
@@ -91,9 +103,13 @@ fn hello(versions: &[u16], ciphers: &[u16]) -> Vec<u8> {
 
 /// Sends a first message, and reads the answer to it.
 fn offer(address: SocketAddr, versions: &[u16], ciphers: &[u16]) -> Answer {
+    offer_of(address, versions, ciphers, &SIGNATURES)
+}
+
+fn offer_of(address: SocketAddr, versions: &[u16], ciphers: &[u16], signatures: &[u16]) -> Answer {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    stream.write_all(&hello(versions, ciphers)).unwrap();
+    stream.write_all(&hello(versions, ciphers, signatures)).unwrap();
     let mut record = [0; 5];
     if stream.read_exact(&mut record).is_err() {
         return Answer::Closed;
@@ -141,6 +157,21 @@ async fn weak_ciphers_are_never_chosen() {
         for cipher in BAD {
             let answer = offer(address, &[0x0303], &[cipher]);
             assert_eq!(answer, Answer::Alert(HANDSHAKE_FAILURE), "{cipher:#06x}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_gets_a_certificate_that_it_can_check() {
+    let (_world, address) = start_with(&["server.pem", "rsa.pem"]).await;
+    blocking(move || {
+        for (cipher, of_rsa) in GOOD.into_iter().zip(GOOD_FOR_RSA) {
+            let both = [of_rsa, cipher];
+            let first = offer(address, &[0x0303], &both);
+            assert_eq!(first, Answer::Hello(0x0303, cipher), "the first one of the config");
+            let only_rsa = offer_of(address, &[0x0303], &both, &OF_RSA);
+            assert_eq!(only_rsa, Answer::Hello(0x0303, of_rsa));
         }
     })
     .await;

@@ -301,7 +301,8 @@ fn problem_of(error: &str) -> String {
 struct ByName(Vec<Arc<CertifiedKey>>);
 
 impl ResolvesServerCert for ByName {
-    /// The first certificate with the client's name, else the first of all.
+    /// The first certificate with the client's name, else the first of all: of those whose key the
+    /// client can check, if there are such.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let name = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
         let has_name = |certified: &&Arc<CertifiedKey>| {
@@ -309,6 +310,15 @@ impl ResolvesServerCert for ByName {
             let (Some(Ok(parsed)), Some(name)) = (parsed, &name) else { return false };
             verify_server_name(&parsed, name).is_ok()
         };
-        self.0.iter().find(has_name).or_else(|| self.0.first()).cloned()
+        let schemes = hello.signature_schemes();
+        let can_check =
+            |certified: &&Arc<CertifiedKey>| certified.key.choose_scheme(schemes).is_some();
+        let mut checkable = self.0.iter().filter(can_check);
+        checkable
+            .clone()
+            .find(has_name)
+            .or_else(|| checkable.next())
+            .or_else(|| self.0.first())
+            .cloned()
     }
 }
