@@ -10,7 +10,7 @@ use super::memory::MemoryHome;
 use super::redis::RedisHome;
 use super::redis_server::RedisServer;
 use super::{Closed, Content, Found, Heard, Home, Message};
-use crate::clock::Clock;
+use crate::clock::{Clock, timer_now};
 use crate::config::{Redis, State, fixture};
 use crate::decision::fleet::{Answer, CapacityReport, ReplicaId, Report, Use};
 
@@ -158,11 +158,12 @@ async fn a_thing_is_made_by_one_and_found_by_all() {
             tokio::task::yield_now().await;
         }
         let thing = Bytes::from_static(b"\0\xffbinary");
-        home.keep("key", thing.clone(), Duration::from_secs(7), MINUTE).await.unwrap();
+        let made_at = timer_now() - Duration::from_secs(7);
+        home.keep("key", thing.clone(), made_at, MINUTE).await.unwrap();
         home.give_up("key", "a").await.unwrap();
         let Found::Kept(found, age) = find("b", MINUTE).await else { panic!("it is kept") };
         assert_eq!((found, age.as_secs()), (thing.clone(), 7));
-        home.keep("key", thing, Duration::ZERO, Duration::from_millis(1)).await.unwrap();
+        home.keep("key", thing, timer_now(), Duration::from_millis(1)).await.unwrap();
         while find("a", MINUTE).await != Found::Claimed {
             tokio::task::yield_now().await;
         }

@@ -7,10 +7,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::message::{Heard, Message, News};
 use super::{Away, Found, Home};
-use crate::clock::{Clock, Timestamp};
+use crate::clock::{Clock, Timestamp, timer_now};
 use crate::decision::fleet::{Answer, Record, ReplicaId, Report};
 
 /// Messages that wait for a listener; one with more of them hears nothing more.
@@ -107,11 +108,11 @@ impl Home for MemoryHome {
         &self,
         key: &str,
         thing: Bytes,
-        age: Duration,
+        made_at: Instant,
         lifetime: Duration,
     ) -> Result<(), Away> {
         let now = self.clock.now();
-        let thing = (Kept::Thing(thing, now - age), now + lifetime);
+        let thing = (Kept::Thing(thing, now - (timer_now() - made_at)), now + lifetime);
         self.inner.lock().kept.insert(key.to_owned(), thing);
         Ok(())
     }

@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use crate::clock::Timestamp;
 use crate::decision::fleet::{Answer, Record, ReplicaId, Report};
@@ -90,12 +91,13 @@ pub trait Home: Send + Sync {
         lifetime: Duration,
     ) -> Result<Found, Away>;
 
-    /// Keeps a thing of this age for a time, in place of any claim.
+    /// Keeps a thing for a time, in place of any claim. It may be kept late, and counts as made at
+    /// this moment all the same.
     async fn keep(
         &self,
         key: &str,
         thing: Bytes,
-        age: Duration,
+        made_at: Instant,
         lifetime: Duration,
     ) -> Result<(), Away>;
 

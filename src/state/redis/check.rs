@@ -61,8 +61,11 @@ pub(super) async fn check(
     if let Ok(Role::Replica { .. }) = role {
         return Err(Away("the server is a read-only replica of another".to_owned()).into());
     }
-    // An ACL user may lack the right to ask, as with hosted servers.
-    let policy = setting(&mut node, "maxmemory-policy").await?.unwrap_or_default();
+    // An ACL user may lack the right to ask for settings, as with hosted servers.
+    let policy = match setting(&mut node, "maxmemory-policy").await? {
+        Some(policy) => policy,
+        None => reported_policy(&mut node).await.map_err(away)?,
+    };
     if policy.starts_with("allkeys-") {
         return Err(Unsuitable::Evicting(policy).into());
     }
@@ -90,6 +93,12 @@ async fn setting(node: &mut MultiplexedConnection, name: &str) -> Result<Option<
         Err(fault) if fault.is_io_error() => Err(away(fault).into()),
         Err(_) => Ok(None),
     }
+}
+
+/// The memory policy by the server's figures, which more users may read.
+async fn reported_policy(node: &mut MultiplexedConnection) -> RedisResult<String> {
+    let memory: InfoDict = cmd("INFO").arg("memory").query_async(node).await?;
+    Ok(memory.get("maxmemory_policy").unwrap_or_default())
 }
 
 fn parsed(version: &str) -> Option<(u16, u16)> {

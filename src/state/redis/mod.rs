@@ -15,12 +15,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use redis::{Cmd, cmd};
 use ring::rand::{SecureRandom, SystemRandom};
+use tokio::time::Instant;
 
 use super::message::{Message, News};
 use super::{Away, Found, Home};
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, timer_now};
 use crate::config;
 use crate::decision::fleet::{Answer, Record, ReplicaId, Report};
 
@@ -30,6 +32,9 @@ pub use connection::{Connection, Examined};
 /// Attempts to replace a record that others replace at the same time. Each failed one means that
 /// another replica has succeeded, so that a hundred replicas come to their end.
 const ATTEMPTS: u32 = 128;
+/// The time for which a look at the server's clock counts. Ours: clocks drift apart by less than a
+/// millisecond meanwhile, and the server may be another one.
+const CLOCK_KEPT: Duration = Duration::from_secs(5);
 /// Length of the id before a record.
 const ID_LEN: usize = 16;
 
@@ -55,11 +60,13 @@ if string.sub(held, 1, 1) == 'C' then return {1, '', 0} end
 local time = redis.call('TIME')
 local made = tonumber(string.sub(held, 2, 17))
 return {2, string.sub(held, 18), math.max(0, time[1] * 1000 + math.floor(time[2] / 1000) - made)}";
+/// Keeps a thing that was made at a time of the server's clock.
 const KEEP: &str = "\
 local time = redis.call('TIME')
-local made = time[1] * 1000 + math.floor(time[2] / 1000) - ARGV[2]
+local made = math.min(time[1] * 1000 + math.floor(time[2] / 1000), tonumber(ARGV[2]))
 redis.call('SET', KEYS[1], 'T' .. string.format('%016.0f', made) .. ARGV[1], 'PX', ARGV[3])
 return 1";
+const TIME: &str = "return redis.call('TIME')";
 const GIVE_UP: &str = "\
 if redis.call('GET', KEYS[1]) == 'C' .. ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0";
@@ -67,13 +74,29 @@ return 0";
 pub struct RedisHome {
     connection: Arc<Connection>,
     prefix: Arc<str>,
+    server_clock: Mutex<Option<ServerClock>>,
+}
+
+/// A time of the server's clock, which it had at the latest at this moment of this machine's.
+#[derive(Clone, Copy)]
+struct ServerClock {
+    time: Timestamp,
+    at: Instant,
+}
+
+impl ServerClock {
+    /// The least that the server's clock shows now.
+    fn now(self) -> Timestamp {
+        self.time + (timer_now() - self.at)
+    }
 }
 
 impl RedisHome {
     /// Begins to connect. Must run on a tokio runtime.
     pub fn begin(settings: &config::Redis) -> Self {
         let connection = Connection::begin(settings);
-        Self { connection, prefix: Arc::clone(&settings.prefix) }
+        let prefix = Arc::clone(&settings.prefix);
+        Self { connection, prefix, server_clock: Mutex::default() }
     }
 
     /// Connects once, and checks that the server is usable. Returns the time of its clock.
@@ -99,7 +122,24 @@ impl RedisHome {
     async fn read(&self, key: &str) -> Result<(Option<Bytes>, Timestamp), Away> {
         let (text, (seconds, micros)): (Option<Bytes>, (u64, u64)) =
             self.connection.run(&eval(READ, key)).await?;
-        Ok((text, Timestamp::from_millis(seconds * 1_000 + micros / 1_000)))
+        Ok((text, self.noted((seconds, micros))))
+    }
+
+    /// Notes a time that the server has just told.
+    fn noted(&self, (seconds, micros): (u64, u64)) -> Timestamp {
+        let time = Timestamp::from_millis(seconds * 1_000 + micros / 1_000);
+        *self.server_clock.lock() = Some(ServerClock { time, at: timer_now() });
+        time
+    }
+
+    /// The least that the server's clock shows now. Asks for it, if the last time is long ago.
+    async fn server_time(&self) -> Result<Timestamp, Away> {
+        let known = self.server_clock.lock().filter(|known| timer_now() - known.at < CLOCK_KEPT);
+        if let Some(known) = known {
+            return Ok(known.now());
+        }
+        let time = self.connection.run(&eval(TIME, &self.key("kept", ""))).await?;
+        Ok(self.noted(time))
     }
 
     /// Changes a record; `change` may run several times. Returns how often it ran in vain.
@@ -203,12 +243,14 @@ impl Home for RedisHome {
         &self,
         key: &str,
         thing: Bytes,
-        age: Duration,
+        made_at: Instant,
         lifetime: Duration,
     ) -> Result<(), Away> {
-        let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+        // By the clock before the command leaves, which may be late.
+        let now = self.server_time().await?;
+        let made = now.as_millis().saturating_sub(millis(timer_now() - made_at));
         let mut keep = eval(KEEP, &self.key("kept", key));
-        self.connection.run(keep.arg(&*thing).arg(age).arg(millis(lifetime))).await
+        self.connection.run(keep.arg(&*thing).arg(made).arg(millis(lifetime))).await
     }
 
     async fn give_up(&self, key: &str, holder: &str) -> Result<(), Away> {

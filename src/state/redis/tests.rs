@@ -18,6 +18,42 @@ async fn a_server_that_evicts_state_is_refused() {
 }
 
 #[tokio::test]
+async fn eviction_is_seen_without_a_right_to_the_settings() {
+    let server = RedisServer::start(&["--maxmemory-policy", "allkeys-lru"]);
+    server.run("ACL SETUSER default resetkeys ~evicts:* &evicts:* -@dangerous +info");
+    let fault = RedisHome::examine(&settings(&server, "evicts")).await.unwrap_err();
+    assert!(fault.to_string().contains("allkeys-lru"), "{fault}");
+}
+
+#[tokio::test]
+async fn a_thing_that_is_kept_late_is_as_old_as_it_is() {
+    let server = RedisServer::start(&[]);
+    let home = RedisHome::begin(&settings(&server, "late"));
+    home.connected().await;
+    // The clock is known from the last look, and the command comes seconds later.
+    let minute = Duration::from_mins(1);
+    home.keep("first", Bytes::new(), timer_now(), minute).await.unwrap();
+    let made_at = timer_now();
+    server.freeze();
+    let late = home.keep("late", Bytes::new(), made_at, minute).await;
+    assert!(late.is_err(), "the answer comes after the time for it");
+    while timer_now() - made_at < Duration::from_millis(300) {
+        tokio::task::yield_now().await;
+    }
+    server.thaw();
+    loop {
+        // The connection is opened anew.
+        match home.find_or_claim("late", "another", minute).await {
+            Ok(Found::Kept(_, age)) => {
+                assert!(age >= Duration::from_millis(300), "{age:?}");
+                return;
+            }
+            _ => tokio::task::yield_now().await,
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_user_without_a_right_to_the_messages_is_refused() {
     let server = RedisServer::start(&[]);
     server.run("ACL SETUSER default resetchannels");

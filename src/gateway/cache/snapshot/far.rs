@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::answers::{self, Known};
 use super::names::{Names, name_of_answer};
@@ -188,9 +188,9 @@ impl ReadCache {
             FetchResult::Entry(entry, _) => self.far_copy(&names, key, entry),
             _ => None,
         };
-        let sealed = |(copy, age)| Some((claim.replica.seal().seal(&claim.key, copy).ok()?, age));
-        let Some((copy, age)) = copy.and_then(sealed) else { return claim.give_up().await };
-        let kept = claim.replica.home().keep(&claim.key, copy, age, KEPT_FOR).await;
+        let sealed = |(copy, at)| Some((claim.replica.seal().seal(&claim.key, copy).ok()?, at));
+        let Some((copy, at)) = copy.and_then(sealed) else { return claim.give_up().await };
+        let kept = claim.replica.home().keep(&claim.key, copy, at, KEPT_FOR).await;
         if kept.is_ok() {
             let mut claim = claim;
             claim.is_over = true;
@@ -206,23 +206,25 @@ impl ReadCache {
         let keeping = self.store.far.keeping();
         let names = self.far_names(replica);
         let (Some(keeping), Some(place)) = (keeping, far_key(&names, key)) else { return };
-        let Some((copy, age)) = self.far_copy(&names, key, entry) else { return };
+        let Some((copy, at)) = self.far_copy(&names, key, entry) else { return };
         let Ok(copy) = replica.seal().seal(&place, copy) else { return };
         let replica = Arc::clone(replica);
         tokio::spawn(async move {
             // Without it another replica pays for the answer once.
-            let _ = replica.home().keep(&place, copy, age, KEPT_FOR).await;
+            let _ = replica.home().keep(&place, copy, at, KEPT_FOR).await;
             drop(keeping);
         });
     }
 
-    /// The text of a copy with its age; `None` for an answer that no other replica may use.
+    /// The text of a copy and the moment of its request; `None` for an answer that no other replica may use.
     fn far_copy(
         &self,
         names: &FarNames,
         key: &CacheKey,
         entry: &Entry,
-    ) -> Option<(Bytes, Duration)> {
+    ) -> Option<(Bytes, Instant)> {
+        let age = self.env.clock.now().since(entry.requested_at());
+        let requested_at = timer_now().checked_sub(age)?;
         let may_be_kept = self.may_return(key, entry, path_of(key.path_and_query()))
             && entry.body.file().is_none()
             && entry.body.text().len() <= BYTES_MAX;
@@ -240,7 +242,7 @@ impl ReadCache {
         text.push(b'\n');
         text.append(&mut answer);
         let copy = zstd::encode_all(text.as_slice(), LEVEL).ok()?;
-        Some((copy.into(), self.env.clock.now().since(entry.requested_at())))
+        Some((copy.into(), requested_at))
     }
 
     /// The entry of a copy for this key; `None` for one that this replica cannot use.
