@@ -12,7 +12,7 @@ use ring::signature::RSA_PKCS1_SHA256;
 use serde_json::{Value, json};
 
 use super::Unplayable;
-use super::plan::{Duty, Plan};
+use super::plan::{Demanded, Duty, Plan};
 use crate::clock::Timestamp;
 use crate::config::rsa_key;
 use crate::decision::cache::freshness::Validators;
@@ -50,6 +50,8 @@ impl Upstream {
         let options = Options {
             seed: plan.seed,
             base_url: "http://upstream.test".to_owned(),
+            // A log is of another world.
+            invents_reads: matches!(plan.demand, Demanded::Trace(_)),
             ..Options::default()
         };
         let mut emulator = Emulator::new(options, now);

@@ -95,14 +95,44 @@ fn repeated_reads_name_the_rule_that_would_save_them() {
     let rules = json["cache_rules"].as_array().unwrap();
     let of = |route: &str| rules.iter().find(|rule| rule["route"] == route);
     let commits = of("/repos/{owner}/{repo}/commits").unwrap();
-    assert!(commits["saved_units"].as_u64().unwrap() > 300, "{commits}");
+    assert!(commits["saved_requests"].as_u64().unwrap() > 300, "{commits}");
+    assert_eq!(commits["saved_units"], 0, "an unchanged answer is free without a rule, too");
     // A write ends what was stored.
     let issues = of("/repos/{owner}/{repo}/issues/{issue_number}").unwrap();
-    assert!(issues["saved_units"].as_u64().unwrap() <= 300, "{issues}");
+    assert!(issues["saved_requests"].as_u64().unwrap() <= 300, "{issues}");
     let advice = Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["cache", "advise", "--log", log])
         .output()
         .unwrap();
     let advice = String::from_utf8(advice.stdout).unwrap();
     assert!(advice.contains("/repos/{owner}/{repo}/commits"), "{advice}");
+}
+
+/// Four clients that poll a list of their own each second for half an hour. The emulator's world has
+/// the first repository, and not the second one.
+#[test]
+fn polls_of_any_repository_are_free_while_nothing_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    for repository in ["acme/widgets", "corp/tool"] {
+        let mut text = String::new();
+        for second in 0..1_800 {
+            let minute = second / 60;
+            for client in 0..4 {
+                writeln!(
+                    text,
+                    "10.0.0.{client} - - [01/Jul/2026:10:{minute:02}:{:02} +0000] \
+                     \"GET /repos/{repository}/pulls?bot={client} HTTP/1.1\" 200 512",
+                    second % 60
+                )
+                .unwrap();
+            }
+        }
+        let log = folder.path().join("access.log");
+        std::fs::write(&log, text).unwrap();
+        let log = log.to_str().unwrap();
+        let sized = simulate(&["--trace", log, "--accounts", "auto"]);
+        assert!(sized.contains("1 account would do"), "{repository}: {sized}");
+        let scaled = simulate(&["--trace", log, "--scale", "3x", "--accounts", "auto"]);
+        assert!(scaled.contains("1 account would do"), "{repository}, scaled: {scaled}");
+    }
 }

@@ -1,6 +1,7 @@
 //! `weir cache advise`: the cache rules worth having, asked of a running gateway or computed from a
 //! recorded access log.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -88,6 +89,7 @@ fn report(path: &Path, trace: &Trace) {
 /// Replays the requests of a log. Writes invalidate what they would have invalidated.
 fn replayed(trace: &Trace, config: Option<&Config>) -> Advisor {
     let (mut advisor, changes) = (Advisor::default(), InvalidationLog::default());
+    let mut foreign = HashMap::new();
     let dialects: &[Dialect] = match config {
         Some(config) => &[config.upstream.dialect],
         None => &[Dialect::Github, Dialect::Service],
@@ -99,7 +101,13 @@ fn replayed(trace: &Trace, config: Option<&Config>) -> Advisor {
         if request.asked_for.is_some() || (request.is_foreign && is_read) {
             let read = match &request.asked_for {
                 Some(asked_for) => upstream_read(request, asked_for, dialects, config),
-                None => foreign_read(request, path, dialects, config),
+                None => foreign_read(request, path, dialects, config).map(|mut read| {
+                    // The gateway revalidates what it has: a 304 is free.
+                    let before = foreign.insert(read.key, at);
+                    let is_changed = |at| changes.last_change(path, at).is_some();
+                    read.cost = u32::from(before.is_none_or(is_changed));
+                    read
+                }),
             };
             if let Some(read) = read.filter(|_| request.status < 500) {
                 advisor.note(&read, |since| changes.last_change(path, since));
@@ -164,7 +172,7 @@ fn foreign_read(
         subject: Subject::Route(route),
         key: key_of(&request.path),
         at: BEGINNING + request.after,
-        cost: u32::from(request.status != 304),
+        cost: 1,
         found: Found::Unchanged,
         is_forced: false,
         lifetime: Some(LIFETIME),

@@ -117,6 +117,7 @@ impl Emulate {
                 .unwrap_or(defaults.repositories),
             // Answers use the caller's address, because the listener may be reachable by several.
             base_url: String::new(),
+            ..defaults
         };
         let mut emulator = match recording {
             Some(recording) => Emulator::replaying(options, recording, clock.now()),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode, header};
+use serde_json::json;
 
 use super::arrival::Incoming;
 use super::cpu;
@@ -55,7 +56,8 @@ impl State {
         } else {
             let outcome = authenticated
                 .and_then(|()| version(self.options.dialect, request.headers()))
-                .and_then(|_| self.execute(incoming, &caller, demand.target));
+                .and_then(|_| self.execute(incoming, &caller, demand.target))
+                .or_else(|error| self.invented(incoming, error));
             let (style, verb) = (demand.weight.style, Verb::of(request.method()));
             demand.weight.cpu_micros = cpu::micros(&self.limits, style, verb, &outcome);
             let reply = outcome.unwrap_or_else(ApiError::into_reply);
@@ -225,6 +227,15 @@ impl State {
             }
             Target::Listed(found) => generic::answer(&mut call, found),
         }
+    }
+
+    /// Answers a read of a thing that does not exist, if the options say so.
+    fn invented(&self, incoming: &Incoming<'_>, error: ApiError) -> Outcome {
+        let is_read = matches!(*incoming.request.method(), Method::GET | Method::HEAD);
+        if self.options.invents_reads && is_read && matches!(error, ApiError::NotFound) {
+            return Ok(Reply::ok(json!({ "path": incoming.canonical.path })));
+        }
+        Err(error)
     }
 
     /// Charges the account's budget, and the user's lower budget as far as it goes.

@@ -17,6 +17,9 @@ pub struct Options {
     /// The origin in `url` fields and `Link`, such as `http://127.0.0.1:8090`; when empty, the
     /// request's own Host.
     pub base_url: String,
+    /// A read of a thing that the world does not have is answered as if it had it, always with the
+    /// same body.
+    pub invents_reads: bool,
 }
 
 impl Options {
@@ -27,6 +30,12 @@ impl Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { dialect: Dialect::Service, seed: 1, repositories: 20, base_url: String::new() }
+        Self {
+            dialect: Dialect::Service,
+            seed: 1,
+            repositories: 20,
+            base_url: String::new(),
+            invents_reads: false,
+        }
     }
 }
