@@ -250,7 +250,7 @@ impl FinishedRequest {
         let outcome = &story.outcome;
         let text = |text: &LogText| text.as_str().to_owned();
         Self {
-            finished_at: story.finished_at.rfc3339(),
+            finished_at: story.finished_at.rfc3339_past(),
             request_id: text(&outcome.request_id),
             client: outcome.client.as_deref().map(str::to_owned),
             method: outcome.method.as_str().to_owned(),

@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -45,6 +45,8 @@ pub struct Live {
 
 /// The sections at one moment.
 struct Made {
+    /// Nothing in them is older.
+    begun: Instant,
     at: Timestamp,
     contents: Contents,
 }
@@ -53,6 +55,7 @@ struct Made {
 struct Stream {
     site: Arc<Site>,
     right: Right,
+    opened: Instant,
     latest: watch::Receiver<Option<Arc<Made>>>,
     sent: Option<Arc<Made>>,
     end: Pin<Box<Sleep>>,
@@ -84,8 +87,7 @@ pub fn stream(site: &Arc<Site>, right: Right) -> Reply {
         return pages::error(StatusCode::SERVICE_UNAVAILABLE, &message);
     };
     let mut is_running = live.is_running.lock();
-    let mut latest = live.latest.subscribe();
-    latest.mark_changed();
+    let latest = live.latest.subscribe();
     if !*is_running {
         *is_running = true;
         tokio::spawn(keep_making(Arc::clone(site)));
@@ -94,6 +96,7 @@ pub fn stream(site: &Arc<Site>, right: Right) -> Reply {
     let stream = Stream {
         site: Arc::clone(site),
         right,
+        opened: machine_instant(),
         latest,
         sent: None,
         end: Box::pin(sleep(STREAM_TIME)),
@@ -112,10 +115,10 @@ pub fn stream(site: &Arc<Site>, right: Right) -> Reply {
 /// Makes sections for as long as a stream is open.
 async fn keep_making(site: Arc<Site>) {
     loop {
-        let began = machine_instant();
+        let begun = machine_instant();
         let made = contents(&site).await;
         let live = &site.page.live;
-        let made = made.map(|(at, contents)| Arc::new(Made { at, contents }));
+        let made = made.map(|(at, contents)| Arc::new(Made { begun, at, contents }));
         {
             let mut is_running = live.is_running.lock();
             if made.is_none() || live.latest.receiver_count() == 0 {
@@ -125,7 +128,7 @@ async fn keep_making(site: Arc<Site>) {
             }
         }
         live.latest.send_replace(made);
-        sleep(EVERY.max((machine_instant() - began) * REST)).await;
+        sleep(EVERY.max((machine_instant() - begun) * REST)).await;
     }
 }
 
@@ -138,6 +141,10 @@ impl Stream {
                 () = &mut self.end => return None,
             }
             let Some(made) = self.latest.borrow_and_update().clone() else { continue };
+            if made.begun < self.opened {
+                // The page itself may be newer: it may show what its reader has just done.
+                continue;
+            }
             if !self.site.page.holds(&self.right, &self.site.current.gateway()) {
                 return None;
             }
@@ -172,7 +179,8 @@ mod tests {
 
     fn made(first: &str) -> Made {
         let contents = (0..SECTIONS.len()).map(|index| format!("{index}")).collect();
-        let mut made = Made { at: Timestamp::from_secs(1_800_000_000), contents };
+        let at = Timestamp::from_secs(1_800_000_000);
+        let mut made = Made { begun: machine_instant(), at, contents };
         first.clone_into(&mut made.contents[0]);
         made
     }

@@ -223,18 +223,22 @@ impl AdminArguments {
         default_config: &Path,
         environment: Option<String>,
     ) -> Result<AdminApi, Fault> {
+        let is_named = self.config.is_some();
         let file =
             self.config.or_else(|| default_config.exists().then(|| default_config.to_owned()));
         let listen =
             file.map(|file| config::load_listen(&file)).transpose().map_err(Fault::Config)?;
-        let (configured, settings, token) = listen.map_or((None, None, None), |listen| {
-            (listen.admin, listen.admin_tls, listen.admin_token)
-        });
-        let configured = configured.map(|admin| reachable(admin).to_string());
+        let admin = listen.as_ref().and_then(|listen| listen.admin);
+        let configured = admin.map(|admin| reachable(admin).to_string());
         let given = self.admin.as_deref().map(|admin| match admin.strip_prefix(HTTPS) {
             Some(address) => (address.to_owned(), true),
             None => (admin.to_owned(), false),
         });
+        let is_other = given.as_ref().is_some_and(|(given, _)| configured.as_ref() != Some(given));
+        // A file that merely lies here is not about another gateway, which must not get its token.
+        let listen = listen.filter(|_| is_named || !is_other);
+        let (settings, token) =
+            listen.map_or((None, None), |listen| (listen.admin_tls, listen.admin_token));
         let of_config = configured.map(|address| (address, settings.is_some()));
         let (address, by_url) = given.or(of_config).ok_or(Fault::NoAddress)?;
         // An address without a scheme is that of the config's listener.
@@ -244,7 +248,8 @@ impl AdminArguments {
         let has_certificate = self.tls.has_certificate();
         let tls = tls.map(|tls| Connector { tls, has_certificate });
         let environment = environment.filter(|token| !token.is_empty()).map(SecretString::from);
-        let token = token.map(Secret::into_value).or(environment);
+        let token = token.map(Secret::into_value);
+        let token = if is_other { environment.or(token) } else { token.or(environment) };
         Ok(AdminApi { address, tls, token })
     }
 }
@@ -513,9 +518,27 @@ mod tests {
     }
 
     #[test]
-    fn a_given_address_overrides_that_of_the_config() {
+    fn a_given_address_does_not_get_the_token_of_another_gateway() {
         let api = resolved(Some("[::1]:9"), Some(CONFIG), None).unwrap();
-        assert_eq!((api.address.as_str(), token(&api)), ("[::1]:9", Some("sesame")));
+        assert_eq!((api.address.as_str(), token(&api)), ("[::1]:9", None));
+        let own = resolved(Some("127.0.0.1:9191"), Some(CONFIG), Some("other")).unwrap();
+        assert_eq!(token(&own), Some("sesame"), "the address of the file");
+        let other = resolved(Some("[::1]:9"), Some(CONFIG), Some("other")).unwrap();
+        assert_eq!(token(&other), Some("other"));
+    }
+
+    #[test]
+    fn a_named_config_is_about_the_given_address() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("named.toml");
+        std::fs::write(&file, CONFIG).unwrap();
+        let named = |environment: Option<&str>| {
+            let (admin, tls) = (Some("[::1]:9".to_owned()), AdminTlsArguments::default());
+            let arguments = AdminArguments { admin, config: Some(file.clone()), tls };
+            arguments.resolve_in(Path::new("none.toml"), environment.map(str::to_owned)).unwrap()
+        };
+        assert_eq!(token(&named(None)), Some("sesame"));
+        assert_eq!(token(&named(Some("other"))), Some("other"), "it comes with the address");
     }
 
     #[test]

@@ -60,7 +60,9 @@ pub fn rows(
         let cooldown_until = account.cooldown_until.filter(|until| *until > now);
         for window in &account.windows {
             let curve = history.curve(account.account, &window.resource);
-            let empty_in = is_empty_before_reset(&curve, window.reset, now);
+            // Of the last minutes, or of the whole window while these are unknown.
+            let empty_in = is_empty_before_reset(&curve, window.reset, now)
+                .or_else(|| window.gone_at.map(|gone_at| gone_at.since(now)));
             let left = window.remaining.saturating_sub(reserve);
             let part = f64::from(left) / f64::from(window.limit.max(1));
             let level = match () {
