@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what hostile clients cost `weir serve`: memory, CPU, and another client's p99.
 
-attacks.py WEIR [CASE ...] [--rounds N] [--requests N]
+attacks.py WEIR [CASE ...] [--rounds N] [--requests N] [--neighbour]
 
 Each case runs beside another client that sends paced hits and writes from one process: once before
 the attack and once during it. The figures are the growth of VmRSS in /proc, and the p99 during the
@@ -39,8 +39,9 @@ LARGE, LARGE_BYTES = 77_777_777, 15 * MIB // 2
 READERS, STREAMS, HEADS, BODIES, BODY_STREAMS = 150, 100, 1000, 42, 45
 # Silent connections, and the processes that hold them: each has its own limit of descriptors.
 SILENT, HOLDERS = 20_000, 4
-# Connections that a holder opens again at once. Those that the gateway has ended come back.
-REOPENED = 50
+# The time after which a holder opens the next connection again, of those that the gateway has
+# ended: each comes back by itself.
+REOPENED_SECONDS = 0.0025
 # Connections that flood at the same time, and the longest life of each in seconds.
 FLOODERS, FLOOD_SECONDS_MAX = 4, 1
 # Bytes of each body that is announced with 10 MiB: in one piece, the head included.
@@ -256,7 +257,7 @@ def silent_connections(port, holder, under_way, may_end):
             own.discard(key.fileobj)
             key.fileobj.close()
         more = SILENT // HOLDERS - len(own)
-        for _ in range(min(more, REOPENED) if under_way.is_set() else more):
+        for _ in range(min(more, 1) if under_way.is_set() else more):
             connection = socket.socket()
             connection.setblocking(False)
             # One address has fewer ports than there are connections.
@@ -265,7 +266,7 @@ def silent_connections(port, holder, under_way, may_end):
             own.add(connection)
             ended.register(connection, selectors.EVENT_READ)
         under_way.set()
-        time.sleep(0.05)
+        time.sleep(REOPENED_SECONDS)
 
 
 def many_connections(port, under_way, may_end):
@@ -411,11 +412,10 @@ def watched(weir, port, count):
     return results.get(), peak, share
 
 
-def one_round(weir, port, case, count):
-    """Returns the p99s before and during an attack, the peak of memory, and the shares of a core."""
-    before, _, usual = watched(weir, port, count)
+def under_attack(weir, port, case, attacked, count):
+    """Returns the same as `watched`, while an attack goes to the port `attacked`."""
     under_way, may_end = multiprocessing.Event(), multiprocessing.Event()
-    attacker = multiprocessing.Process(target=attack, args=(case, port, under_way, may_end))
+    attacker = multiprocessing.Process(target=attack, args=(case, attacked, under_way, may_end))
     attacker.start()
     during, peak, share = watched(weir, port, count)
     if not under_way.wait(60):
@@ -425,7 +425,23 @@ def one_round(weir, port, case, count):
     attacker.join()
     if attacker.exitcode != 0:
         sys.exit(f"{case}: the attack failed, or went on")
+    return during, peak, share
+
+
+def one_round(weir, port, case, count):
+    """Returns the p99s before and during an attack, the peak of memory, and the shares of a core."""
+    before, _, usual = watched(weir, port, count)
+    during, peak, share = under_attack(weir, port, case, port, count)
     return before, during, peak, (usual, share)
+
+
+def machine_share(weir, port, case, neighbour, options):
+    """Prints the p99s while the same attack goes to another gateway of the machine."""
+    for _ in range(options.rounds):
+        before, _, _ = watched(weir, port, options.requests)
+        during, _, _ = under_attack(weir, port, case, neighbour, options.requests)
+        shown = ", ".join(f"{usual:.2f} → {now:.2f}" for usual, now in zip(before, during))
+        print(f"  attack on a neighbour: hits, writes, new connections {shown} ms", flush=True)
 
 
 def run_case(weir, port, case, start, options):
@@ -449,20 +465,27 @@ def run_case(weir, port, case, start, options):
     return case if is_slow or grown > GROWN_MIB_MAX else None
 
 
+def start_weir(program, folder, origin):
+    """Returns the gateway and its port."""
+    folder.mkdir()
+    port = free_port()
+    # The default size: a larger cache may keep more compressed forms.
+    cache = CACHE.replace("4GiB", "256MiB")
+    config = weir_config(origin, port, "rfc9111", cache)
+    config = config.replace('name = "bench"\nkey', 'name = "bench"\nwrites = "bench"\nkey')
+    (folder / "weir.toml").write_text(config + CONFIG)
+    command = [program, "serve", "--config", f"{folder}/weir.toml"]
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet), port
+
+
 def run(options, folder):
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     upstream = multiprocessing.Process(target=serve_origin, args=(listener,), daemon=True)
     upstream.start()
-    port = free_port()
-    # The default size: a larger cache may keep more compressed forms.
-    cache = CACHE.replace("4GiB", "256MiB")
-    config = weir_config(listener.getsockname()[1], port, "rfc9111", cache)
-    config = config.replace('name = "bench"\nkey', 'name = "bench"\nwrites = "bench"\nkey')
-    (folder / "weir.toml").write_text(config + CONFIG)
-    command = [options.weir, "serve", "--config", f"{folder}/weir.toml"]
-    weir = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    origin = listener.getsockname()[1]
+    weir, port = start_weir(options.weir, folder / "attacked", origin)
+    neighbour = None
     try:
         until_listening(weir, port)
         # Warm-up: both answers are stored, and what the process allocates once is there.
@@ -475,10 +498,16 @@ def run(options, folder):
         start = resident(weir.pid)
         cases = options.cases or [*CASES, *GOING_ON]
         faults = [run_case(weir, port, case, start, options) for case in cases]
+        if options.neighbour:
+            neighbour, other = start_weir(options.weir, folder / "neighbour", origin)
+            until_listening(neighbour, other)
+            for case in cases:
+                machine_share(weir, port, case, other, options)
         return [fault for fault in faults if fault]
     finally:
-        weir.terminate()
-        weir.wait()
+        for process in filter(None, (weir, neighbour)):
+            process.terminate()
+            process.wait()
         upstream.terminate()
 
 
@@ -488,6 +517,9 @@ def main():
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES | GOING_ON)}")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each case")
     parser.add_argument("--requests", type=int, default=2000, help="hits and writes of each one")
+    parser.add_argument(
+        "--neighbour", action="store_true", help="show the machine's share of the p99s, too"
+    )
     options = parser.parse_args()
     if unknown := set(options.cases) - set(CASES | GOING_ON):
         parser.error(f"unknown cases: {', '.join(unknown)}")

@@ -211,7 +211,7 @@ def start_nginx(folder, config, core=SERVER_CORE):
     )
 
 
-def start_weir(program, folder, config, log):
+def start_weir(program, folder, config, log, core=SERVER_CORE, **environment):
     """Checks the config, then starts the gateway with one worker."""
     folder.mkdir(exist_ok=True)
     file = folder / "weir.toml"
@@ -220,10 +220,9 @@ def start_weir(program, folder, config, log):
     if checked.returncode:
         sys.exit(f"the gateway refuses the benchmark's config:\n{checked.stderr}")
     # Only the log level turns off the gateway's request lines.
-    environment = {"WEIR_LOG": "info" if log == "on" else "warn"}
-    return start(
-        [program, "serve", "--config", file, "--threads", "1"], subprocess.DEVNULL, **environment
-    )
+    environment |= {"WEIR_LOG": "info" if log == "on" else "warn"}
+    command = [program, "serve", "--config", file, "--threads", "1"]
+    return start(command, subprocess.DEVNULL, core, **environment)
 
 
 def worker_of(master):
@@ -322,7 +321,8 @@ def round_of_h2load(port, pid, seconds):
     }
 
 
-def round_of_load(port, pid, seconds, protocol="http"):
+def round_of_load(port, pid, seconds, protocol="http", prefix=None):
+    """One round; with a prefix, no URL comes twice."""
     if protocol == "h2":
         return round_of_h2load(port, pid, seconds)
     command = [
@@ -335,6 +335,7 @@ def round_of_load(port, pid, seconds, protocol="http"):
         f"{protocol}://127.0.0.1:{port}",
         "--",
         KEY,
+        *([prefix] if prefix else []),
     ]
     output, spent = run_load(command, pid)
     result = json.loads(
@@ -355,7 +356,9 @@ def round_of_load(port, pid, seconds, protocol="http"):
     }
 
 
-def measure(servers, rounds, seconds, check=lambda name, result: None, protocol="http"):
+def measure(
+    servers, rounds, seconds, check=lambda name, result: None, protocol="http", unique=False
+):
     """Runs alternating rounds and returns the median of each figure.
 
     Alternation spreads a disturbance of the machine over all servers. The first round only warms
@@ -364,7 +367,8 @@ def measure(servers, rounds, seconds, check=lambda name, result: None, protocol=
     figures = {name: [] for name in servers}
     for index in range(rounds + 1):
         for name, (port, pid) in servers.items():
-            result = round_of_load(port, pid, seconds if index else 2, protocol)
+            prefix = f"{name[0]}{index}-" if unique else None
+            result = round_of_load(port, pid, seconds if index else 2, protocol, prefix)
             check(name, result)
             if index:
                 figures[name].append(result)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Compares cache hits per second of `weir serve` with all telemetry on with those with all off.
 
-telemetry.py WEIR [--rounds N] [--seconds N] [--sample RATIO]
+telemetry.py WEIR [--rounds N] [--seconds N] [--sample RATIO] [--signals NAME,...] [--one-core]
 
 The same program serves the same answers by two configs, one worker each, in alternating rounds.
 `off` logs warnings alone and exports nothing. `on` writes its lines, exports traces, metrics and
-logs to a collector that takes everything, and is scraped each second. README.md describes the
-method and its limits.
+logs to a collector that takes everything, and is scraped each second. `--one-core` keeps all threads
+of the gateway on the core of its worker. README.md describes the method and its limits.
 """
 
 import argparse
@@ -21,12 +21,23 @@ import sys
 import tempfile
 import time
 
-from beside_nginx import fill, free_port, measure, start_weir, until_listening, weir_config
+from beside_nginx import (
+    SERVER_CORE,
+    fill,
+    free_port,
+    measure,
+    start_weir,
+    until_listening,
+    weir_config,
+)
 from hits_vs_nginx import serve_origin
 
 # The share of the hits without telemetry that must be left.
 RATIO_MIN = 0.95
 SCRAPE_SECONDS = 1
+# The lines of the log, and what is exported.
+EXPORTED = ("traces", "metrics", "logs")
+SIGNALS = ("lines", *EXPORTED)
 
 
 def as_idle():
@@ -91,13 +102,28 @@ def run(options, folder, processes):
         if not servers:
             start_helper(processes, *helpers[0])
             start_helper(processes, *helpers[1])
-        weir = start_weir(options.weir, folder / name, config, name)
+        signals = options.signals if name == "on" else ()
+        exporters = {
+            f"OTEL_{signal.upper()}_EXPORTER": "otlp" if signal in signals else "none"
+            for signal in EXPORTED
+        }
+        log = "on" if "lines" in signals or "logs" in signals else "off"
+        core = SERVER_CORE if options.one_core else None
+        weir = start_weir(options.weir, folder / name, config, log, core, **exporters)
         processes.append(weir)
         until_listening(weir, port)
+        pin_worker(weir.pid)
         fill(name, port)
         servers[name] = (port, weir.pid)
     start_helper(processes, *helpers[2])
     return measure(servers, options.rounds, options.seconds)
+
+
+def pin_worker(pid):
+    """Keeps the thread that serves requests on its core."""
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        if int(task.name) != pid and (task / "comm").read_text().strip() == "weir":
+            os.sched_setaffinity(int(task.name), {SERVER_CORE})
 
 
 def start_helper(processes, target, arguments):
@@ -112,6 +138,15 @@ def main():
     parser.add_argument("--rounds", type=int, default=7, help="measurements of each config")
     parser.add_argument("--seconds", type=int, default=3, help="length of a measurement")
     parser.add_argument("--sample", type=float, default=0.01, help="part of the requests traced")
+    parser.add_argument(
+        "--signals",
+        type=lambda names: names.split(","),
+        default=list(SIGNALS),
+        help="some of lines, traces, metrics and logs; exported logs come with the lines",
+    )
+    parser.add_argument(
+        "--one-core", action="store_true", help="no other core for the threads of telemetry"
+    )
     options = parser.parse_args()
     processes = []
     with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:

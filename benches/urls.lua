@@ -1,22 +1,30 @@
 -- Load of the comparisons with nginx: requests the issues 1 to 1,000 of one repository in turn,
--- with a client's key. At the end it prints the line of JSON that beside_nginx.py parses.
+-- with a client's key; with a PREFIX, each request has a query that no other has. At the end it
+-- prints the line of JSON that beside_nginx.py parses.
 --
--- wrk -s urls.lua URL -- KEY
+-- wrk -s urls.lua URL -- KEY [PREFIX]
 
 local COUNT = 1000
 local requests = {}
 local at = 0
+local headers, prefix
 
 function init(args)
-  local headers = { Authorization = "Bearer " .. args[1], Accept = "application/vnd.github+json" }
+  prefix = args[2]
+  headers = { Authorization = "Bearer " .. args[1], Accept = "application/vnd.github+json" }
   for number = 1, COUNT do
     requests[number] = wrk.format("GET", "/repos/acme/widgets/issues/" .. number, headers)
   end
 end
 
 function request()
-  at = at % COUNT + 1
-  return requests[at]
+  at = at + 1
+  local number = at % COUNT + 1
+  if prefix then
+    local path = "/repos/acme/widgets/issues/" .. number .. "?since=" .. prefix .. at
+    return wrk.format("GET", path, headers)
+  end
+  return requests[number]
 end
 
 function done(summary, latency)
