@@ -1,15 +1,13 @@
 //! Controls of the process's telemetry while it runs: the level of the log, and the part of the
 //! requests that is traced.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use opentelemetry::trace::{Link, SpanKind, TraceId};
-use opentelemetry::{Context, KeyValue};
-use opentelemetry_sdk::trace::{Sampler, SamplingResult, ShouldSample};
 use thiserror::Error;
 
 use super::init::{LogLevel, UnknownLevel};
+use super::sampler::RequestSampler;
 
 /// Those of the process, whose subscriber is one as well.
 static OF_PROCESS: OnceLock<Controls> = OnceLock::new();
@@ -18,7 +16,7 @@ static OF_PROCESS: OnceLock<Controls> = OnceLock::new();
 #[derive(Debug)]
 pub struct Controls {
     level: LevelControl,
-    ratio: Option<RatioControl>,
+    sampler: Option<RequestSampler>,
     at_start: Values,
 }
 
@@ -46,10 +44,10 @@ pub enum Unchangeable {
 }
 
 impl Controls {
-    pub(super) fn new(level: LevelControl, ratio: Option<RatioControl>) -> Self {
-        let ratio_at_start = ratio.as_ref().map(RatioControl::get);
-        let at_start = Values { level: level.get(), ratio: ratio_at_start };
-        Self { level, ratio, at_start }
+    pub(super) fn new(level: LevelControl, sampler: Option<RequestSampler>) -> Self {
+        let ratio = sampler.as_ref().map(|sampler| sampler.ratio().get());
+        let at_start = Values { level: level.get(), ratio };
+        Self { level, sampler, at_start }
     }
 
     /// Returns those of this process; `None` before telemetry has started.
@@ -62,6 +60,11 @@ impl Controls {
         let _ = OF_PROCESS.set(self);
     }
 
+    /// Returns the choice of the requests that are traced, if traces have a destination.
+    pub(super) fn sampler(&self) -> Option<&RequestSampler> {
+        self.sampler.as_ref()
+    }
+
     /// Returns the values at the start of the process.
     pub fn at_start(&self) -> Values {
         self.at_start
@@ -69,7 +72,7 @@ impl Controls {
 
     /// Returns the values in force.
     pub fn now(&self) -> Values {
-        let ratio = self.ratio.as_ref().map(RatioControl::get);
+        let ratio = self.sampler.as_ref().map(|sampler| sampler.ratio().get());
         Values { level: self.level.get(), ratio }
     }
 
@@ -83,7 +86,7 @@ impl Controls {
             if !(0.0..=1.0).contains(&ratio) {
                 return Err(Unchangeable::Ratio(ratio));
             }
-            self.ratio.as_ref().ok_or(Unchangeable::NoTraces)?.set(ratio);
+            self.sampler.as_ref().ok_or(Unchangeable::NoTraces)?.ratio().set(ratio);
         }
         if let Some(level) = level {
             self.level.set(level);
@@ -108,38 +111,5 @@ impl LevelControl {
     fn set(&self, level: LogLevel) {
         self.0.store(level.number(), Ordering::Relaxed);
         tracing::callsite::rebuild_interest_cache();
-    }
-}
-
-/// The part of the traces that is kept, where no caller has decided. Cheap to clone.
-#[derive(Clone, Debug)]
-pub(super) struct RatioControl(Arc<AtomicU64>);
-
-impl RatioControl {
-    pub(super) fn new(ratio: f64) -> Self {
-        Self(Arc::new(AtomicU64::new(ratio.to_bits())))
-    }
-
-    fn get(&self) -> f64 {
-        f64::from_bits(self.0.load(Ordering::Relaxed))
-    }
-
-    fn set(&self, ratio: f64) {
-        self.0.store(ratio.to_bits(), Ordering::Relaxed);
-    }
-}
-
-impl ShouldSample for RatioControl {
-    fn should_sample(
-        &self,
-        parent: Option<&Context>,
-        trace: TraceId,
-        name: &str,
-        kind: &SpanKind,
-        attributes: &[KeyValue],
-        links: &[Link],
-    ) -> SamplingResult {
-        let sampler = Sampler::TraceIdRatioBased(self.get());
-        sampler.should_sample(parent, trace, name, kind, attributes, links)
     }
 }

@@ -14,6 +14,7 @@ use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::registry::LookupSpan;
 
 use super::init::LogFormat;
+use super::log::{FieldSink, RequestLine, with_line};
 use crate::clock::{Timestamp, machine_micros};
 
 /// Longest value of a field; documents that a dependency logs are truncated.
@@ -76,37 +77,55 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        TIME.with_borrow_mut(|time| {
-            let time = time.at(machine_micros());
-            match self.0 {
-                LogFormat::Json => write_json(&mut writer, time, event),
-                LogFormat::Text => write_text(&mut writer, time, event),
-            }
+        with_line(event.metadata(), |line| {
+            TIME.with_borrow_mut(|time| {
+                let time = time.at(line.map_or_else(machine_micros, |line| line.micros));
+                match self.0 {
+                    LogFormat::Json => write_json(&mut writer, time, event, line),
+                    LogFormat::Text => write_text(&mut writer, time, event, line),
+                }
+            })
         })?;
         writer.write_char('\n')
     }
 }
 
-fn write_json(writer: &mut Writer<'_>, time: &str, event: &Event<'_>) -> fmt::Result {
+fn write_json(
+    writer: &mut Writer<'_>,
+    time: &str,
+    event: &Event<'_>,
+    request: Option<&RequestLine>,
+) -> fmt::Result {
     let mut fields = JsonFields(String::with_capacity(LINE_BYTES_USUAL));
     fields.push_str("time", time);
     fields.push_str("level", event.metadata().level().as_str());
     if event.metadata().target() != BRIDGED {
         fields.push_str("target", event.metadata().target());
     }
-    event.record(&mut fields);
+    match request {
+        Some(request) => request.pass_to(&mut fields),
+        None => event.record(&mut fields),
+    }
     let JsonFields(mut line) = fields;
     line.push('}');
     writer.write_str(&line)
 }
 
-fn write_text(writer: &mut Writer<'_>, time: &str, event: &Event<'_>) -> fmt::Result {
+fn write_text(
+    writer: &mut Writer<'_>,
+    time: &str,
+    event: &Event<'_>,
+    request: Option<&RequestLine>,
+) -> fmt::Result {
     write!(writer, "{time} {:5}", event.metadata().level().as_str())?;
     if event.metadata().target() != BRIDGED {
         write!(writer, " {}", event.metadata().target())?;
     }
     let mut fields = TextFields { writer: writer.by_ref(), result: Ok(()) };
-    event.record(&mut fields);
+    match request {
+        Some(request) => request.pass_to(&mut fields),
+        None => event.record(&mut fields),
+    }
     fields.result
 }
 
@@ -161,26 +180,44 @@ impl JsonFields {
         self.0.push('"');
     }
 
+    fn push_number(&mut self, name: &'static str, value: &(impl serde::Serialize + ?Sized)) {
+        self.name(name);
+        let mut digits = [0; NUMBER_BYTES_MAX];
+        let mut room = digits.as_mut_slice();
+        let written =
+            serde_json::to_writer(&mut room, value).map_or(NUMBER_BYTES_MAX, |()| room.len());
+        self.0.push_str(
+            digits
+                .get(..NUMBER_BYTES_MAX - written)
+                .and_then(|digits| std::str::from_utf8(digits).ok())
+                .unwrap_or_default(),
+        );
+    }
+
     fn number(&mut self, field: &Field, value: &(impl serde::Serialize + ?Sized)) {
         if let Some(name) = key(field) {
-            self.name(name);
-            let mut digits = [0; NUMBER_BYTES_MAX];
-            let mut room = digits.as_mut_slice();
-            let written =
-                serde_json::to_writer(&mut room, value).map_or(NUMBER_BYTES_MAX, |()| room.len());
-            self.0.push_str(
-                digits
-                    .get(..NUMBER_BYTES_MAX - written)
-                    .and_then(|digits| std::str::from_utf8(digits).ok())
-                    .unwrap_or_default(),
-            );
+            self.push_number(name, value);
         }
     }
 
-    fn text(&mut self, field: &Field, value: &str) {
+    fn value(&mut self, field: &Field, value: &str) {
         if let Some(name) = key(field) {
             self.push_str(name, value);
         }
+    }
+}
+
+impl FieldSink for JsonFields {
+    fn text(&mut self, name: &'static str, value: &str) {
+        self.push_str(name, value);
+    }
+
+    fn number(&mut self, name: &'static str, value: u64) {
+        self.push_number(name, &value);
+    }
+
+    fn millis(&mut self, name: &'static str, value: f64) {
+        self.push_number(name, &value);
     }
 }
 
@@ -227,11 +264,11 @@ impl Visit for JsonFields {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.text(field, bounded(value));
+        self.value(field, bounded(value));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.text(field, &debug_text(value));
+        self.value(field, &debug_text(value));
     }
 }
 
@@ -242,7 +279,12 @@ struct TextFields<'a> {
 
 impl TextFields<'_> {
     fn entry(&mut self, field: &Field, value: &str) {
-        let Some(key) = key(field) else { return };
+        if let Some(key) = key(field) {
+            self.put(key, value);
+        }
+    }
+
+    fn put(&mut self, key: &'static str, value: &str) {
         if self.result.is_ok() {
             self.result = if key == "message" {
                 write!(self.writer, " {}", Plain(value))
@@ -250,6 +292,20 @@ impl TextFields<'_> {
                 write!(self.writer, " {key}={}", Plain(value))
             };
         }
+    }
+}
+
+impl FieldSink for TextFields<'_> {
+    fn text(&mut self, name: &'static str, value: &str) {
+        self.put(name, value);
+    }
+
+    fn number(&mut self, name: &'static str, value: u64) {
+        self.put(name, &value.to_string());
+    }
+
+    fn millis(&mut self, name: &'static str, value: f64) {
+        self.put(name, &format!("{value:?}"));
     }
 }
 

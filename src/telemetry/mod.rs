@@ -5,8 +5,8 @@
 //!
 //! ```text
 //! metrics.record(&outcome);         // counters and histograms
-//! log::emit(&outcome);              // the log line
 //! spans::finish(&span, &outcome);   // the server span's attributes
+//! log::emit(&story);                // the log line
 //! ```
 //!
 //! The metrics are read from one `registry`, by a scrape and by the export (`otlp`) alike.
@@ -30,6 +30,7 @@ mod format;
 mod labels;
 mod otlp;
 mod registry;
+mod sampler;
 mod series;
 mod tally;
 mod trace_ids;

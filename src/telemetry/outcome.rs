@@ -360,8 +360,11 @@ impl LogText {
 
     /// Copies the part of a `User-Agent` that a log line shows.
     pub(super) fn short_user_agent(raw: &HeaderValue) -> Option<HeaderValue> {
-        let length = raw.len().min(USER_AGENT_BYTES_MAX);
-        HeaderValue::from_bytes(&raw.as_bytes()[..length]).ok()
+        if raw.len() <= USER_AGENT_BYTES_MAX {
+            return HeaderValue::from_bytes(raw.as_bytes()).ok();
+        }
+        // Redacted before it is cut, as below.
+        HeaderValue::from_str(Self::user_agent(raw).as_str()).ok()
     }
 
     /// Returns the text.

@@ -96,20 +96,28 @@ pub struct RecentRequests {
 }
 
 impl RecentRequests {
-    /// Adds a finished request.
-    pub fn add(&self, finished_at: Timestamp, mut outcome: Outcome, steps: Vec<Step>) {
+    /// Adds a finished request, and returns its story.
+    pub fn add(
+        &self,
+        finished_at: Timestamp,
+        mut outcome: Outcome,
+        steps: Vec<Step>,
+    ) -> Arc<Story> {
         // It may be a part of a large head, which must not live as long.
         outcome.user_agent = outcome.user_agent.as_ref().and_then(LogText::short_user_agent);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let kind = kind(&outcome);
+        let story = Arc::new(Story { number, finished_at, outcome, steps });
         let list = &self.lists[kind];
         let is_of_hits = kind + 1 == KEPT.len();
         let locked = if is_of_hits { list.try_lock() } else { Some(list.lock()) };
-        let Some(mut list) = locked else { return };
-        if list.len() >= KEPT[kind] {
-            list.pop_front();
-        }
-        list.push_back(Arc::new(Story { number, finished_at, outcome, steps }));
+        let Some(mut list) = locked else { return story };
+        let oldest = if list.len() >= KEPT[kind] { list.pop_front() } else { None };
+        list.push_back(Arc::clone(&story));
+        drop(list);
+        // Freed without the lock.
+        drop(oldest);
+        story
     }
 
     /// Returns all that are kept, the latest first.
@@ -170,6 +178,17 @@ mod tests {
         assert_eq!(all.len(), KEPT[2] + 1);
         assert_eq!(all.last().map(String::as_str), Some("waited"));
         assert_eq!(all[0], (KEPT[2] * 3 - 1).to_string());
+    }
+
+    #[test]
+    fn half_a_credential_is_not_kept() {
+        let recent = RecentRequests::default();
+        let raw = format!("{} ghp_{}", "x".repeat(240), "a1B2".repeat(9));
+        let user_agent = Some(http::HeaderValue::from_str(&raw).unwrap());
+        let story =
+            recent.add(Timestamp::EPOCH, Outcome { user_agent, ..outcome("a") }, Vec::new());
+        let kept = story.outcome.user_agent.as_ref().unwrap().to_str().unwrap();
+        assert!(kept.starts_with("xxx") && !kept.contains("ghp_"), "{kept}");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::decision::permissions::Observation;
 use crate::decision::permissions::denial_confidence::DenialConfidence;
 use crate::decision::permissions::plan::DenialRole;
 use crate::decision::{AccountId, ClientId, Demand, LimitDenied, units_spent};
-use crate::telemetry::spans::{self, UpstreamCall};
+use crate::telemetry::spans::{self, TraceSpan, UpstreamCall};
 use crate::telemetry::{LogText, MethodName, UpstreamOutcome};
 use crate::tokens::{Credential, Lack, Source, TokenId};
 
@@ -44,7 +44,7 @@ const ERROR_BYTES_MAX: usize = 64 * 1024;
 /// An admitted attempt before it is sent.
 pub struct Prepared<'j> {
     pub request: UpstreamRequest<'j>,
-    pub span: tracing::Span,
+    pub span: TraceSpan,
     admitted: Admitted,
     requested_at: Timestamp,
     /// The same, to measure its duration.
@@ -139,7 +139,7 @@ impl Dispatcher {
             return self.finish(job, progress, prepared, Err(FetchError::Cancelled));
         }
         let result = self.answered(job, progress, &prepared, reuse);
-        let result = result.instrument(prepared.span.clone()).await;
+        let result = result.instrument(prepared.span.as_tracing().clone()).await;
         let finished = self.finish(job, progress, prepared, result);
         self.cleared_of_suspicion(job, progress, finished).await
     }

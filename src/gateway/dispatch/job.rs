@@ -22,6 +22,7 @@ use crate::gateway::http::headers;
 use crate::gateway::http::interim::Interims;
 use crate::gateway::shared_space::Share;
 use crate::gateway::upstream::outgoing::{OutgoingBody, OutgoingRequest};
+use crate::telemetry::spans::TraceSpan;
 
 /// The wait limit of the gateway's own requests. Chosen here: the default `max_wait` of clients.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -42,7 +43,7 @@ pub struct Job {
     /// The largest answer body to hold in memory, in bytes.
     pub hold_max: usize,
     /// The parent of the spans of its attempts.
-    pub span: tracing::Span,
+    pub span: TraceSpan,
     /// Memory for the body of a write, held until the job is done.
     pub memory: Option<Share>,
     /// The client's own upstream credential.
@@ -224,7 +225,7 @@ impl Dispatcher {
             began: self.env.timeouts.now(),
             deadline: self.env.clock.now() + PATIENCE,
             hold_max,
-            span: tracing::Span::none(),
+            span: TraceSpan::none(),
             memory: None,
             client_credential: None,
             journal: None,

@@ -356,7 +356,7 @@ impl Handler {
         };
         let mut request = Request::new(&self.gateway, transport, method, &target, headers);
         request.identity.known = known.map(|memo| Arc::clone(&memo.known));
-        let span = request.span.clone();
+        let span = request.span.as_tracing().clone();
         let _inside = span.enter();
         // Nothing waits up to the answer's last byte in the buffer: one clock reading is enough.
         let now = request.arrival.at;

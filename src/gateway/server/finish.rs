@@ -96,11 +96,10 @@ impl Request {
         outcome.error = error.or_else(|| outcome.error.take());
         env.metrics.record(outcome);
         env.metrics.keep_refusal(outcome, env.clock.now());
-        log::emit(outcome);
         spans::finish(&self.span, outcome);
         let steps = self.progress.story(self.arrival.moment, env);
         let ended = std::mem::replace(outcome, Outcome::ended());
-        env.active.ended.add(env.clock.now(), ended, steps);
+        log::emit(&env.active.ended.add(env.clock.now(), ended, steps));
     }
 }
 

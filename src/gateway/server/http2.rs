@@ -364,7 +364,7 @@ impl Handler {
         let (method, headers) = (head.method.clone(), Arc::clone(headers));
         let mut request = Request::new(&self.gateway, transport, method, head.target, headers);
         request.identity.known = known.map(|memo| Arc::clone(&memo.known));
-        let span = request.span.clone();
+        let span = request.span.as_tracing().clone();
         let _inside = span.enter();
         // Nothing waits up to the answer's last byte: one clock reading is enough.
         let now = request.arrival.at;

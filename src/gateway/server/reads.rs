@@ -80,7 +80,7 @@ impl Handler {
         let mut progress = request.progress.clone();
         // Boxed before it is wrapped, because each wrapper would move its large state.
         let mut fetch = Box::pin(self.fetch(&request, &mut progress, *read, Some(lookup)))
-            .instrument(request.span.clone());
+            .instrument(request.span.as_tracing().clone());
         let answered = loop {
             tokio::select! {
                 biased;

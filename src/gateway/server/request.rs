@@ -29,7 +29,7 @@ use crate::gateway::request::{
 use crate::gateway::response::{form::Form, render::Content, reply::Reply};
 use crate::gateway::server::header_memo;
 use crate::gateway::url_rewrite::map::Origin;
-use crate::telemetry::spans::{self, ClientCall};
+use crate::telemetry::spans::{self, ClientCall, TraceSpan};
 use crate::telemetry::{MethodName, Outcome};
 use crate::writes::WriteId;
 
@@ -52,7 +52,7 @@ pub(super) struct Request {
     pub(super) arrival: Arrival,
     pub(super) outcome: Outcome,
     pub(super) progress: RequestProgress,
-    pub(super) span: tracing::Span,
+    pub(super) span: TraceSpan,
     pub(super) body: Body,
     pub(super) interims: Option<Arc<Interims>>,
     /// The `X-Request-Id` of the client, or a generated one.

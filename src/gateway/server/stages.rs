@@ -30,7 +30,7 @@ impl Handler {
             Some(Known { request, classified }) => (request, Some(classified)),
             None => (self.begin(session), None),
         };
-        let span = request.span.clone();
+        let span = request.span.as_tracing().clone();
         let answered = tokio::select! {
             biased;
             answered = self.answer(session, &mut request, classified).instrument(span) => answered,

@@ -16,6 +16,7 @@ use crate::gateway::request::validate::{BodyFraming, ValidRequest};
 use crate::gateway::upstream::outgoing::{OutgoingBody, OutgoingRequest};
 use crate::gateway::write::queue::{NotChanged, Repetition};
 use crate::gateway::write::writes::Writes;
+use crate::telemetry::spans::TraceSpan;
 use crate::writes::record::{Address, Shape};
 use crate::writes::{Write, WriteId};
 
@@ -65,7 +66,7 @@ impl Writes {
             began: self.env.timeouts.now(),
             deadline,
             hold_max: self.env.hold_max(),
-            span: tracing::Span::none(),
+            span: TraceSpan::none(),
             memory: None,
             client_credential: None,
             journal: Some(journal),

@@ -26,6 +26,8 @@ use crate::gateway::write::queue::journal::QueueJournal;
 use crate::gateway::write::queue::live::{Live, WriteGroup};
 use crate::gateway::write::queue::write_queue::{Queue, STORE_PAUSE};
 use crate::gateway::write::writes::Writes;
+use crate::telemetry::LogText;
+use crate::telemetry::spans::TraceSpan;
 use crate::tokens::{Cause, Lack};
 
 /// Guard: a slot among the running writes.
@@ -213,7 +215,7 @@ impl Writes {
         if progress.not_before > self.env.clock.now() {
             return RunOutcome::Paused(progress.not_before);
         }
-        job.span = span.unwrap_or_else(tracing::Span::none);
+        job.span = span.unwrap_or_else(TraceSpan::none);
         job.interims = interims;
         // An in-memory store counts the body already.
         let is_uncounted = queue.is_durable();
@@ -302,7 +304,7 @@ fn end_of(answered: &Result<UpstreamAnswer, GatewayError>) -> RunEnd {
 }
 
 /// The progress, the span and the interim answers of a write's waiter.
-fn waiter_of(live: &Live) -> (RequestProgress, Option<tracing::Span>, Option<Arc<Interims>>) {
+fn waiter_of(live: &Live) -> (RequestProgress, Option<TraceSpan>, Option<Arc<Interims>>) {
     let waiter = live.waiters.waiter.as_deref();
     waiter
         .map(|waiter| {
@@ -401,10 +403,17 @@ fn log_end(env: &Environment, number: u64, live: &Live, progress: &Progress, now
     let status = progress.response.as_ref().map(|response| response.status.as_u16());
     let reason = progress.reason.as_ref().map(|reason| &*reason.word);
     let (state, attempts) = (progress.state.name(), progress.attempts);
+    let waiter = live.waiters.waiter.as_deref();
+    let figures = waiter.map(|waiter| waiter.request_progress.figures(env.clock.moment()));
+    let account = figures.as_ref().and_then(|figures| figures.account);
+    let account = account.map(|account| env.account_name(account));
+    let upstream_request_id =
+        figures.as_ref().and_then(|figures| figures.upstream_request_id.as_ref());
+    let upstream_request_id = upstream_request_id.map(LogText::as_str);
     if progress.state == WriteState::Unknown {
-        tracing::warn!(write = %id, client, state, status, reason, attempts, took_ms, "it is not known whether a queued write was executed");
+        tracing::warn!(write = %id, client, state, status, reason, attempts, took_ms, account, upstream_request_id, "it is not known whether a queued write was executed");
     } else {
-        tracing::info!(write = %id, client, state, status, reason, attempts, took_ms, "a queued write has ended");
+        tracing::info!(write = %id, client, state, status, reason, attempts, took_ms, account, upstream_request_id, "a queued write has ended");
     }
 }
 

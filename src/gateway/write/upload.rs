@@ -151,7 +151,7 @@ impl Writes {
             .dispatcher
             .prepare(job, &AccountChoice::All, request_progress, &Unconditional)
             .await?;
-        let span = prepared.span.clone();
+        let span = prepared.span.as_tracing().clone();
         let exchange = self.exchange(job, request_progress, &prepared, body, performed);
         let result = exchange.instrument(span).await;
         let finished = self.dispatcher.finish(job, request_progress, prepared, result);

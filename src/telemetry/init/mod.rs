@@ -10,7 +10,7 @@ use std::io;
 use thiserror::Error;
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::Interest;
-use tracing::{Metadata, Subscriber};
+use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::DefaultFields;
@@ -20,6 +20,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::controls::{Controls, LevelControl};
 use super::format::LineFormat;
+use super::log::{self, DeferredLines, LineThread};
 use super::otlp::{Exporter, MetricsExport, OtlpSettings};
 use super::registry::Snapshot;
 use super::writer::{LogWriter, WriterThread};
@@ -91,6 +92,11 @@ impl LogLevel {
         })
     }
 
+    /// Returns true if the gateway's own lines of this level are written.
+    pub(super) fn shows(self, level: Level) -> bool {
+        level <= self.0
+    }
+
     /// Returns its name, as [`Self::from_environment`] reads it.
     pub fn name(self) -> &'static str {
         LEVELS[usize::from(self.number())].0
@@ -157,6 +163,8 @@ pub enum InitError {
 #[must_use = "the log and the spans end when the guard is dropped"]
 #[derive(Debug)]
 pub struct Guard {
+    /// Ended first: its lines go to the two others.
+    lines: Option<LineThread>,
     exporter: Option<Exporter>,
     /// Last, so that it writes the exporter's final lines.
     _writing: WriterThread,
@@ -175,6 +183,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
+        drop(self.lines.take());
         if let Some(exporter) = self.exporter.take() {
             exporter.shutdown();
         }
@@ -196,13 +205,16 @@ pub fn init(settings: &TelemetrySettings) -> Result<Guard, InitError> {
     };
     let (lines, writing) = LogWriter::start(io::stderr, left_out).map_err(InitError::Thread)?;
     // Created first, so that it is shut down when the next step fails.
-    let guard = Guard { exporter, _writing: writing };
     let level = LevelControl::new(settings.level);
+    let deferred =
+        DeferredLines::start(level.clone(), log::write_line).map_err(InitError::Thread)?;
+    let guard = Guard { lines: Some(deferred), exporter, _writing: writing };
     let exporter = guard.exporter.as_ref();
     subscriber(settings.log, &level, exporter, lines)
         .try_init()
         .map_err(|_| InitError::AlreadyStarted)?;
-    Controls::new(level, exporter.and_then(Exporter::ratio)).become_those_of_process();
+    guard.lines.iter().for_each(LineThread::become_that_of_process);
+    Controls::new(level, exporter.and_then(Exporter::sampler)).become_those_of_process();
     Ok(guard)
 }
 

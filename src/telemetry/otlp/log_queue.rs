@@ -24,6 +24,7 @@ use super::batches::{Batch, Queue};
 use super::{SCOPE, Signal, counts};
 use crate::clock::machine_micros;
 use crate::telemetry::format::{BRIDGED, bounded, debug_text, key};
+use crate::telemetry::log::{FieldSink, RequestLine, with_line};
 
 /// Bytes of an export; collectors take 4 MiB by default.
 const BATCH_BYTES_MAX: usize = 512 * 1024;
@@ -149,14 +150,15 @@ impl<S: Subscriber> Layer<S> for LogRecords {
         // Taken out, because a field's `Debug` form might log.
         let mut record = RECORD.take();
         record.clear();
-        write_record(&mut record, machine_micros().saturating_mul(1_000), event);
+        with_line(event.metadata(), |line| write_record(&mut record, event, line));
         self.0.push(&record);
         RECORD.set(record);
     }
 }
 
-fn write_record(record: &mut Vec<u8>, nanos: u64, event: &Event<'_>) {
+fn write_record(record: &mut Vec<u8>, event: &Event<'_>, request: Option<&RequestLine>) {
     let metadata = event.metadata();
+    let nanos = request.map_or_else(machine_micros, |line| line.micros).saturating_mul(1_000);
     push_fixed(record, number::TIME, nanos);
     push_fixed(record, number::OBSERVED_TIME, nanos);
     encode_key(number::SEVERITY, WireType::Varint, record);
@@ -164,9 +166,12 @@ fn write_record(record: &mut Vec<u8>, nanos: u64, event: &Event<'_>) {
     push_bytes(record, number::SEVERITY_TEXT, metadata.level().as_str().as_bytes());
     let mut fields = Fields(record);
     if metadata.target() != BRIDGED {
-        fields.text("target", metadata.target());
+        fields.put("target", metadata.target());
     }
-    event.record(&mut fields);
+    match request {
+        Some(request) => request.pass_to(&mut fields),
+        None => event.record(&mut fields),
+    }
 }
 
 /// The numbers of the levels (OpenTelemetry, "Log Data Model", Severity Fields).
@@ -184,7 +189,7 @@ fn severity(level: Level) -> u64 {
 struct Fields<'a>(&'a mut Vec<u8>);
 
 impl Fields<'_> {
-    fn text(&mut self, name: &str, value: &str) {
+    fn put(&mut self, name: &str, value: &str) {
         match name {
             "message" => {
                 push_head(self.0, number::BODY, field_len(number::STRING, value.len()));
@@ -207,20 +212,42 @@ impl Fields<'_> {
         push_head(self.0, number::VALUE, bytes);
     }
 
+    fn integer(&mut self, name: &str, of_value: u32, value: u64) {
+        self.attribute(name, key_len(of_value) + encoded_len_varint(value));
+        encode_key(of_value, WireType::Varint, self.0);
+        encode_varint(value, self.0);
+    }
+
+    fn double(&mut self, name: &str, value: f64) {
+        self.attribute(name, key_len(number::DOUBLE) + size_of::<u64>());
+        push_fixed(self.0, number::DOUBLE, value.to_bits());
+    }
+
     fn varint(&mut self, field: &Field, of_value: u32, value: u64) {
         if let Some(name) = key(field) {
-            self.attribute(name, key_len(of_value) + encoded_len_varint(value));
-            encode_key(of_value, WireType::Varint, self.0);
-            encode_varint(value, self.0);
+            self.integer(name, of_value, value);
         }
+    }
+}
+
+impl FieldSink for Fields<'_> {
+    fn text(&mut self, name: &'static str, value: &str) {
+        self.put(name, value);
+    }
+
+    fn number(&mut self, name: &'static str, value: u64) {
+        self.integer(name, number::INT, value.min(i64::MAX.cast_unsigned()));
+    }
+
+    fn millis(&mut self, name: &'static str, value: f64) {
+        self.double(name, value);
     }
 }
 
 impl Visit for Fields<'_> {
     fn record_f64(&mut self, field: &Field, value: f64) {
         if let Some(name) = key(field) {
-            self.attribute(name, key_len(number::DOUBLE) + size_of::<u64>());
-            push_fixed(self.0, number::DOUBLE, value.to_bits());
+            self.double(name, value);
         }
     }
 
@@ -239,13 +266,13 @@ impl Visit for Fields<'_> {
 
     fn record_str(&mut self, field: &Field, value: &str) {
         if let Some(name) = key(field) {
-            self.text(name, bounded(value));
+            self.put(name, bounded(value));
         }
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         if let Some(name) = key(field) {
-            self.text(name, &debug_text(value));
+            self.put(name, &debug_text(value));
         }
     }
 }

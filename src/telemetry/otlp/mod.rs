@@ -25,7 +25,7 @@ use opentelemetry::KeyValue;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_proto::tonic::Attributes;
 use opentelemetry_proto::tonic::resource::v1::Resource;
-use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider, SpanProcessor};
+use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, SpanProcessor};
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
@@ -35,9 +35,9 @@ pub(super) use self::log_queue::LogRecords;
 pub use self::settings::{OtlpProtocol, OtlpSettings, OtlpTarget, Sampling, Temporality};
 use self::span_queue::{QueueingProcessor, SpanQueue};
 use self::transport::Client;
-use super::controls::RatioControl;
 use super::init::InitError;
 use super::registry::Snapshot;
+use super::sampler::RequestSampler;
 
 /// Longest wait for the last exports at exit: within the 30 s of `listen.drain`, and short enough
 /// for Ctrl-C.
@@ -73,7 +73,7 @@ impl Signal {
 /// The exporting thread, and the ends of the queues that it empties.
 #[derive(Debug)]
 pub(super) struct Exporter {
-    spans: Option<(SdkTracerProvider, RatioControl)>,
+    spans: Option<(SdkTracerProvider, RequestSampler)>,
     logs: Option<Arc<LogQueue>>,
     thread: Option<ExportThread>,
     metrics: Option<oneshot::Sender<Readings>>,
@@ -169,9 +169,9 @@ impl Exporter {
         self.spans.as_ref().map(|(provider, _)| provider.tracer(SCOPE))
     }
 
-    /// Returns the part of the spans that is made, if they are exported.
-    pub(super) fn ratio(&self) -> Option<RatioControl> {
-        self.spans.as_ref().map(|(_, ratio)| ratio.clone())
+    /// Returns the choice of the requests whose spans are made, if they are exported.
+    pub(super) fn sampler(&self) -> Option<RequestSampler> {
+        self.spans.as_ref().map(|(_, sampler)| sampler.clone())
     }
 
     /// Returns the taker of log records, if they are exported.
@@ -243,15 +243,10 @@ impl Work {
 fn provider(
     processor: impl SpanProcessor + 'static,
     sampling: Sampling,
-) -> (SdkTracerProvider, RatioControl) {
-    let ratio = RatioControl::new(sampling.ratio);
+) -> (SdkTracerProvider, RequestSampler) {
+    let sampler = RequestSampler::new(sampling);
     let builder = SdkTracerProvider::builder().with_span_processor(processor);
-    let builder = if sampling.is_parent_based {
-        builder.with_sampler(Sampler::ParentBased(Box::new(ratio.clone())))
-    } else {
-        builder.with_sampler(ratio.clone())
-    };
-    (builder.build(), ratio)
+    (builder.with_sampler(sampler.clone()).build(), sampler)
 }
 
 /// Returns the facts about this process. Those of the settings come first, and the first of a name

@@ -20,6 +20,7 @@ use crate::telemetry::log;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::tests::everything_once;
 use crate::telemetry::outcome::{CacheOutcome, Fetch, LogText, Outcome, WaitCause};
+use crate::telemetry::sampler::RequestSampler;
 use crate::telemetry::spans::{self, ClientCall, UpstreamCall};
 
 const PAPER: &str = include_str!("../../../SPECIFICATION.md");
@@ -61,14 +62,15 @@ fn traced(exporter: &Exporter, act: impl FnOnce()) {
     tracing::subscriber::with_default(subscriber, act);
 }
 
-fn request_span() -> tracing::Span {
-    spans::server_span(&ClientCall {
+fn request_span() -> spans::TraceSpan {
+    let call = ClientCall {
         headers: &HeaderMap::new(),
         method: (&http::Method::GET).into(),
         scheme: "http",
         server_address: "weir.internal",
         query: Some("page=2"),
-    })
+    };
+    spans::sampled_span(&call, &RequestSampler::new(Sampling::default()))
 }
 
 fn finish_spans(exporter: &Exporter, spans: usize) {
@@ -115,7 +117,8 @@ fn finish_request() -> crate::telemetry::TraceIds {
         },
     );
     spans::finish_upstream(&upstream, Some(502));
-    log::emit(&outcome);
+    let recent = crate::telemetry::RecentRequests::default();
+    log::emit(&recent.add(Timestamp::EPOCH, outcome.clone(), Vec::new()));
     spans::finish(&request, &outcome);
     outcome.trace.unwrap()
 }

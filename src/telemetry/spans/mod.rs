@@ -3,19 +3,24 @@
 //! and out.
 //!
 //! Without an OTLP endpoint no span is made: the functions here return disabled spans, which cost a
-//! load and a branch. Left out: the exporter (`otlp`), and bodies, headers and most values of
-//! queries, which no span carries.
+//! load and a branch. An unsampled request has none either, but its trace goes on. Left out: the
+//! choice (`sampler`), the exporter (`otlp`), and bodies, headers and most values of queries, which
+//! no span carries.
 
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};
+use opentelemetry::Context;
 use opentelemetry::propagation::{Extractor, Injector, TextMapPropagator};
-use opentelemetry::trace::TraceContextExt as _;
+use opentelemetry::trace::{SpanContext, TraceContextExt as _};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::{IdGenerator as _, RandomIdGenerator};
 use tracing::field::Empty;
 use tracing::{Span, info_span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
+use super::controls::Controls;
 use super::outcome::{LogText, MethodName, NO_ENDPOINT, Outcome, WaitCause, protocol_name};
+use super::sampler::{Choice, RequestSampler};
 use super::trace_ids::TraceIds;
 
 /// Query parameters whose values are on spans; the value of any other one may be private.
@@ -52,9 +57,71 @@ pub struct UpstreamCall<'r> {
     pub resent: u32,
 }
 
+/// A span, or the context of one that is not sampled. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct TraceSpan {
+    span: Span,
+    /// Set only for a disabled span.
+    unsampled: Option<SpanContext>,
+}
+
+impl TraceSpan {
+    /// The span of work that no request waits for, and of any without an exporter.
+    pub fn none() -> Self {
+        Span::none().into()
+    }
+
+    /// The span to enter; disabled if it is not exported.
+    pub fn as_tracing(&self) -> &Span {
+        &self.span
+    }
+
+    /// Returns true if nothing of it is exported.
+    pub(super) fn is_disabled(&self) -> bool {
+        self.span.is_disabled()
+    }
+
+    /// A context with the span; empty without one.
+    fn context(&self) -> Context {
+        match &self.unsampled {
+            Some(unsampled) => Context::new().with_remote_span_context(unsampled.clone()),
+            None => self.span.context(),
+        }
+    }
+}
+
+impl From<Span> for TraceSpan {
+    fn from(span: Span) -> Self {
+        Self { span, unsampled: None }
+    }
+}
+
+impl From<SpanContext> for TraceSpan {
+    fn from(unsampled: SpanContext) -> Self {
+        Self { span: Span::none(), unsampled: Some(unsampled) }
+    }
+}
+
 /// Opens the server span of a client request. It joins the caller's trace if the headers carry a
 /// `traceparent`. [`finish`] adds what is known later.
-pub fn server_span(call: &ClientCall<'_>) -> Span {
+pub fn server_span(call: &ClientCall<'_>) -> TraceSpan {
+    let Some(sampler) = Controls::of_process().and_then(Controls::sampler) else {
+        return TraceSpan::none();
+    };
+    sampled_span(call, sampler)
+}
+
+/// Opens the span if the sampler chooses the request.
+pub(super) fn sampled_span(call: &ClientCall<'_>, sampler: &RequestSampler) -> TraceSpan {
+    // Most callers have no trace.
+    let caller = call
+        .headers
+        .contains_key(&TRACEPARENT)
+        .then(|| TraceContextPropagator::new().extract(&Headers(call.headers)));
+    let caller = match sampler.choose(caller) {
+        Choice::Sampled(caller) => caller,
+        Choice::Unsampled(context) => return context.into(),
+    };
     let span = info_span!(
         parent: None,
         "request",
@@ -87,22 +154,27 @@ pub fn server_span(call: &ClientCall<'_>) -> Span {
     );
     if !span.is_disabled() {
         record_name(&span, "url.query", call.query.map(redacted_query).as_deref());
-        let caller = TraceContextPropagator::new().extract(&Headers(call.headers));
         // Fails only for a span that no exporter sees.
         let _ = span.set_parent(caller);
     }
-    span
+    span.into()
 }
 
 /// Opens the child that covers the cache lookup.
-pub fn cache_span(request: &Span) -> Span {
-    info_span!(parent: request, "cache", otel.kind = "internal")
+pub fn cache_span(request: &TraceSpan) -> Span {
+    if request.is_disabled() {
+        return Span::none();
+    }
+    info_span!(parent: &request.span, "cache", otel.kind = "internal")
 }
 
 /// Opens the child that covers the choice of an account and the wait for its budget.
-pub fn admission_span(request: &Span) -> Span {
+pub fn admission_span(request: &TraceSpan) -> Span {
+    if request.is_disabled() {
+        return Span::none();
+    }
     info_span!(
-        parent: request,
+        parent: &request.span,
         "admission",
         otel.kind = "internal",
         weir.held.by = Empty,
@@ -127,7 +199,13 @@ pub fn record_wait_cause(span: &Span, cause: &WaitCause) {
 
 /// Opens the child that covers one request to the upstream. A fetch outlives the request that
 /// started it (SPECIFICATION D1), so this span refers to its parent without keeping it open.
-pub fn upstream_span(request: &Span, call: &UpstreamCall<'_>) -> Span {
+pub fn upstream_span(request: &TraceSpan, call: &UpstreamCall<'_>) -> TraceSpan {
+    if let Some(of_request) = &request.unsampled {
+        let own = RandomIdGenerator::default().new_span_id();
+        let (trace, flags) = (of_request.trace_id(), of_request.trace_flags());
+        let state = of_request.trace_state().clone();
+        return SpanContext::new(trace, own, flags, false, state).into();
+    }
     let span = info_span!(
         parent: None,
         "upstream",
@@ -151,14 +229,15 @@ pub fn upstream_span(request: &Span, call: &UpstreamCall<'_>) -> Span {
         }
         let _ = span.set_parent(request.context());
     }
-    span
+    span.into()
 }
 
 // Numbers are recorded as `i64`, OpenTelemetry's only integer type: the bridge turns an unsigned
 // one into text.
 
 /// Records the upstream's answer on its span; `None` without an answer.
-pub fn finish_upstream(upstream: &Span, status: Option<u16>) {
+pub fn finish_upstream(upstream: &TraceSpan, status: Option<u16>) {
+    let upstream = &upstream.span;
     if upstream.is_disabled() {
         return;
     }
@@ -177,7 +256,8 @@ pub fn finish_upstream(upstream: &Span, status: Option<u16>) {
 }
 
 /// Records the outcome of a request on its server span. The span ends when it is dropped.
-pub fn finish(request: &Span, outcome: &Outcome) {
+pub fn finish(request: &TraceSpan, outcome: &Outcome) {
+    let request = &request.span;
     if request.is_disabled() {
         return;
     }
@@ -226,14 +306,17 @@ fn record_name(span: &Span, field: &str, name: Option<&str>) {
 
 /// Writes `traceparent` and `tracestate` of `span` into the headers of a request to the upstream,
 /// replacing any. With spans off it does nothing: the caller's own never go on.
-pub fn inject(span: &Span, headers: &mut HeaderMap) {
-    if !span.is_disabled() {
+pub fn inject(span: &TraceSpan, headers: &mut HeaderMap) {
+    if span.unsampled.is_some() || !span.is_disabled() {
         TraceContextPropagator::new().inject_context(&span.context(), &mut HeadersMut(headers));
     }
 }
 
-/// Returns the trace of a span; `None` for a disabled one.
-pub fn ids(span: &Span) -> Option<TraceIds> {
+/// Returns the trace of a span; `None` with spans off.
+pub fn ids(span: &TraceSpan) -> Option<TraceIds> {
+    if let Some(unsampled) = &span.unsampled {
+        return TraceIds::of(unsampled);
+    }
     if span.is_disabled() {
         return None;
     }
@@ -242,12 +325,12 @@ pub fn ids(span: &Span) -> Option<TraceIds> {
 
 /// Returns the trace of a request: that of its span, else the one in the caller's `traceparent`,
 /// so that log lines lead to the caller's trace without an endpoint too.
-pub fn trace(span: &Span, headers: &HeaderMap) -> Option<TraceIds> {
-    if span.is_disabled() && !headers.contains_key(&TRACEPARENT) {
-        // Nearly every request without an endpoint.
-        return None;
-    }
+pub fn trace(span: &TraceSpan, headers: &HeaderMap) -> Option<TraceIds> {
     ids(span).or_else(|| {
+        if !headers.contains_key(&TRACEPARENT) {
+            // Nearly every request without an endpoint.
+            return None;
+        }
         let caller = TraceContextPropagator::new().extract(&Headers(headers));
         TraceIds::of(caller.span().span_context())
     })

@@ -1,5 +1,6 @@
 //! The spans that an exporter receives.
 
+use std::cell::RefCell;
 use std::future::ready;
 use std::sync::{Arc, Mutex};
 
@@ -17,6 +18,11 @@ use crate::telemetry::otlp::{Exporter, Sampling};
 const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const CALLER_TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 
+thread_local! {
+    /// That of the exporter.
+    static SAMPLER: RefCell<Option<RequestSampler>> = const { RefCell::new(None) };
+}
+
 /// Collects exported spans.
 #[derive(Clone, Debug, Default)]
 struct CollectingExporter(Arc<Mutex<Vec<SpanData>>>);
@@ -33,6 +39,7 @@ fn exported(sample_ratio: f64, act: impl FnOnce()) -> Vec<SpanData> {
     let kept = CollectingExporter::default();
     let exporter =
         Exporter::with_processor(SimpleSpanProcessor::new(kept.clone()), sampling(sample_ratio));
+    SAMPLER.set(exporter.sampler());
     let level = LevelControl::new(LogLevel::default());
     let subscriber = subscriber(LogFormat::Json, &level, Some(&exporter), std::io::sink);
     tracing::subscriber::with_default(subscriber, act);
@@ -58,14 +65,16 @@ fn outcome(status: u16) -> Outcome {
     outcome
 }
 
-fn request(headers: &HeaderMap) -> Span {
-    server_span(&ClientCall {
+/// Opens the span of a request.
+fn request(headers: &HeaderMap) -> TraceSpan {
+    let call = ClientCall {
         headers,
         method: (&Method::GET).into(),
         scheme: "http",
         server_address: "weir.internal",
         query: Some("page=2&q=hunter2&token=hunter2"),
-    })
+    };
+    SAMPLER.with_borrow(|sampler| sampled_span(&call, sampler.as_ref().unwrap()))
 }
 
 fn upstream_call(resent: u32) -> UpstreamCall<'static> {
@@ -165,7 +174,7 @@ fn a_repeated_upstream_request_counts_its_resends() {
 #[test]
 fn a_request_without_a_span_has_the_trace_of_its_caller() {
     let trace = |headers: &HeaderMap| {
-        super::trace(&Span::none(), headers).map(|ids| ids.trace_id().to_string())
+        super::trace(&TraceSpan::none(), headers).map(|ids| ids.trace_id().to_string())
     };
     assert_eq!(trace(&headers(CALLER)).as_deref(), Some(CALLER_TRACE));
     assert_eq!(trace(&headers("00-nonsense")), None);
@@ -290,6 +299,28 @@ fn an_unsampled_trace_goes_on_but_is_not_exported() {
 }
 
 #[test]
+fn an_unsampled_request_has_ids_and_no_span() {
+    let mut sent = HeaderMap::new();
+    let mut shown = None;
+    let spans = exported(0.0, || {
+        let request = request(&HeaderMap::new());
+        shown = trace(&request, &HeaderMap::new());
+        assert!(cache_span(&request).is_disabled() && admission_span(&request).is_disabled());
+        let upstream = upstream_span(&request, &upstream_call(0));
+        inject(&upstream, &mut sent);
+        finish_upstream(&upstream, Some(200));
+        finish(&request, &outcome(200));
+    });
+    assert!(spans.is_empty(), "{spans:?}");
+    let shown = shown.unwrap();
+    assert!(!shown.is_sampled);
+    let (trace, span) = (shown.trace_id(), shown.span_id().unwrap());
+    let traceparent = sent["traceparent"].to_str().unwrap();
+    assert!(traceparent.starts_with(&format!("00-{trace}-")), "{traceparent}");
+    assert!(!traceparent.contains(span.as_str()), "the upstream's caller is the attempt");
+}
+
+#[test]
 fn a_traceparent_that_cannot_be_read_begins_a_new_trace() {
     let mut twice = headers(CALLER);
     twice.append("traceparent", HeaderValue::from_static(CALLER));
@@ -323,7 +354,8 @@ fn the_sampled_part_changes_while_the_process_runs() {
     let kept = CollectingExporter::default();
     let exporter = Exporter::with_processor(SimpleSpanProcessor::new(kept.clone()), sampling(0.0));
     let level = LevelControl::new(LogLevel::default());
-    let controls = Controls::new(level.clone(), exporter.ratio());
+    SAMPLER.set(exporter.sampler());
+    let controls = Controls::new(level.clone(), exporter.sampler());
     let subscriber = subscriber(LogFormat::Json, &level, Some(&exporter), std::io::sink);
     tracing::subscriber::with_default(subscriber, || {
         for (ratio, spans) in [(None, 0), (Some(1.0), 1), (Some(0.0), 1), (Some(1.0), 2)] {

@@ -20,9 +20,9 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::log;
 
-/// Longest wait of a line for others: short enough to watch a log, and at high rates the buffer
-/// fills sooner.
-const WRITTEN_AFTER: Duration = Duration::from_millis(20);
+/// Longest wait of a line for others: half of the time that the specification gives a line. At high
+/// rates the buffer fills sooner.
+const WRITTEN_AFTER: Duration = Duration::from_millis(10);
 /// Amount that is written at once: two writes to a pipe of the usual 64 KiB.
 const WRITTEN_FROM_BYTES: usize = 128 * 1024;
 /// Most bytes that wait for a reader: some ten thousand lines.

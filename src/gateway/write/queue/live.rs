@@ -20,6 +20,7 @@ use crate::gateway::http::interim::Interims;
 use crate::gateway::shared_space::Share;
 use crate::gateway::write::queue::counts::{Counts, Usage};
 use crate::gateway::write::turns::Turn;
+use crate::telemetry::spans::TraceSpan;
 use crate::writes::record::Key;
 use crate::writes::{Progress, Stored, WriteId, WriteState};
 
@@ -114,7 +115,7 @@ pub struct SyncWaiter {
     /// Shared by all waiters.
     pub request_progress: RequestProgress,
     /// The first waiter's span, for the spans of attempts.
-    pub span: Option<tracing::Span>,
+    pub span: Option<TraceSpan>,
     pub interims: Option<Arc<Interims>>,
     /// Counts its client as waiting until its turn.
     pub waits: Option<Counted>,
