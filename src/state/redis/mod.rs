@@ -125,7 +125,7 @@ impl RedisHome {
         Ok((text, self.noted((seconds, micros))))
     }
 
-    /// Notes a time that the server has just told.
+    /// Notes a time that the server has just given.
     fn noted(&self, (seconds, micros): (u64, u64)) -> Timestamp {
         let time = Timestamp::from_millis(seconds * 1_000 + micros / 1_000);
         *self.server_clock.lock() = Some(ServerClock { time, at: timer_now() });

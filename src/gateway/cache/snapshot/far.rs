@@ -216,7 +216,8 @@ impl ReadCache {
         });
     }
 
-    /// The text of a copy and the moment of its request; `None` for an answer that no other replica may use.
+    /// The text of a copy and the moment of its request; `None` for an answer that no other replica
+    /// may use.
     fn far_copy(
         &self,
         names: &FarNames,
