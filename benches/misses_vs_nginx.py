@@ -9,8 +9,6 @@ proxy_pass alone. One worker each, in alternating rounds. README.md describes th
 limits.
 """
 
-import os
-
 from beside_nginx import (
     ANSWER_BYTES,
     CONNECTIONS,
@@ -100,7 +98,7 @@ def compare_case(case, options, folder, processes):
 
 
 def compare(options, folder, processes):
-    for case in os.environ.get("CASES", " ".join(CONTROLS)).split():
+    for case in CONTROLS:
         compare_case(case, options, folder / case, processes)
 
 
