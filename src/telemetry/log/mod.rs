@@ -1,7 +1,7 @@
 //! The log line of a finished request.
 //!
 //! Its event carries all fields, as any subscriber expects. The gateway's own writers take them
-//! from a [`RequestLine`] beside it: a visit of thirty fields costs more than the rest of the line.
+//! from a `RequestLine` beside it: a visit of thirty fields costs more than the rest of the line.
 //! Left out: the format of a line (`format`, `otlp`), and its destination (`init`).
 
 mod deferred;
