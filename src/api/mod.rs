@@ -26,6 +26,7 @@ pub use invalidation::aliases::{WildForm, WildForms, wild_form, wild_forms};
 pub use invalidation::events::{
     Invalidation, Subject, events_of, is_known_event, stale_after_event,
 };
+pub(crate) use invalidation::path_pattern::segments;
 pub use invalidation::write_effects::{stale_after_write, stale_by_milestone};
 pub use response::denial::{AcceptedPermission, Denial, accepted_permission};
 pub use response::headers;

@@ -59,6 +59,8 @@ pub enum WriteNews {
     Ended(u64),
     /// A client of another replica waits for it, or has been promised it.
     Joined(u64),
+    /// Redis has lost writes, and all replicas look for theirs.
+    Forgotten,
 }
 
 /// News for a replica.

@@ -27,6 +27,7 @@ const NEWS_MAX: usize = 4_096;
 pub struct Replica {
     home: Arc<dyn Home>,
     connection: Arc<Connection>,
+    long: Arc<Connection>,
     id: ReplicaId,
     since: Timestamp,
     prefix: Arc<str>,
@@ -59,9 +60,11 @@ impl Replica {
     /// runtime.
     pub fn begin(settings: &config::Redis, number: u64, now: Timestamp) -> Arc<Self> {
         let home = Arc::new(RedisHome::begin(settings));
+        let connection = home.connection();
         let reach = Mutex::new(Reach::Never("not connected yet".to_owned()));
         Arc::new(Self {
-            connection: home.connection(),
+            long: Connection::begin_second(settings, &connection),
+            connection,
             home,
             id: ReplicaId(number),
             since: now,
@@ -84,6 +87,11 @@ impl Replica {
     /// The connection of the home.
     pub fn connection(&self) -> &Arc<Connection> {
         &self.connection
+    }
+
+    /// The connection for long commands and answers.
+    pub fn long_connection(&self) -> &Arc<Connection> {
+        &self.long
     }
 
     /// Differs from that of every other replica.

@@ -20,6 +20,8 @@ pub enum Passage {
     Closed,
     /// Connections stay, and nothing arrives.
     Silent,
+    /// A connection is silent from the first piece on that is longer than this.
+    HoldsLong(usize),
 }
 
 /// The running link.
@@ -97,6 +99,11 @@ async fn pass(
         else {
             return;
         };
+        if matches!(now, Passage::HoldsLong(most) if length > most)
+            && passage.wait_for(|later| *later != now).await.is_err()
+        {
+            return;
+        }
         match (now, &cuts) {
             (Passage::CutsReplies(at), Some(cuts)) if at < length => {
                 let _ = to.write_all(&buffer[..at]).await;

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 
 /// The answer to CONNECT.
 #[derive(Clone, Debug)]
 pub enum Tunnel {
     /// To this address, whatever the request names.
     To(SocketAddr),
+    /// To the address that the request names, once the permit is there.
+    Held(Arc<Semaphore>),
     /// None: these bytes, and then the end.
     Refused(&'static str),
     /// Nothing at all.
@@ -56,18 +59,25 @@ async fn serve(mut stream: TcpStream, record: Arc<Mutex<Vec<String>>>, how: Arc<
     while !head.ends_with(b"\r\n\r\n") {
         let Ok(1..) = stream.read_buf(&mut head).await else { return };
     }
-    record.lock().push(String::from_utf8(head).unwrap());
+    let head = String::from_utf8(head).unwrap();
+    let named = head.split(' ').nth(1).unwrap_or_default().to_owned();
+    record.lock().push(head);
     let how = how.lock().clone();
     match how {
-        Tunnel::To(address) => {
-            let mut upstream = TcpStream::connect(address).await.unwrap();
-            let answer = b"HTTP/1.1 200 Connection established\r\nVia: 1.1 proxy\r\n\r\n";
-            stream.write_all(answer).await.unwrap();
-            let _ = copy_bidirectional(&mut stream, &mut upstream).await;
+        Tunnel::To(address) => open(stream, TcpStream::connect(address).await.unwrap()).await,
+        Tunnel::Held(permits) => {
+            let _permit = permits.acquire().await.unwrap();
+            open(stream, TcpStream::connect(named).await.unwrap()).await;
         }
         Tunnel::Refused(answer) => {
             let _ = stream.write_all(answer.as_bytes()).await;
         }
         Tunnel::Silence => std::future::pending().await,
     }
+}
+
+async fn open(mut stream: TcpStream, mut upstream: TcpStream) {
+    let answer = b"HTTP/1.1 200 Connection established\r\nVia: 1.1 proxy\r\n\r\n";
+    stream.write_all(answer).await.unwrap();
+    let _ = copy_bidirectional(&mut stream, &mut upstream).await;
 }

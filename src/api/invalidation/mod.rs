@@ -2,7 +2,7 @@
 
 pub(super) mod aliases;
 pub(super) mod events;
-mod path_pattern;
+pub(super) mod path_pattern;
 mod side_effects;
 mod webhook_coverage;
 pub(super) mod write_effects;

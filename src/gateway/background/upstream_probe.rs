@@ -100,7 +100,7 @@ async fn probe(
     };
     let request = UpstreamRequest { request: &request, added: HeaderMap::new(), interims: None };
     let answered = async {
-        let exchange = dispatcher.upstream().send(&request, Reuse::Never, || true).await?;
+        let exchange = dispatcher.upstream().send(&request, Reuse::Never, || Ok(())).await?;
         exchange.collect(ANSWER_BYTES_MAX, None).await.map(drop)
     };
     let answered = tokio::select! {

@@ -22,7 +22,8 @@ use crate::tokens::Credential;
 
 use crate::gateway::dispatch::admission::{Lease, OpenQuestion};
 use crate::gateway::dispatch::answer::status_and_message;
-use crate::gateway::dispatch::attempt::{UnsettledAnswer, heard};
+use crate::gateway::dispatch::attempt::UnsettledAnswer;
+use crate::gateway::dispatch::breaker::heard;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::Job;
 use crate::gateway::dispatch::permissions::Offer;
@@ -127,7 +128,7 @@ impl Dispatcher {
         let request = UpstreamRequest { request: &job.request, added, interims: None };
         let may_send = || {
             lease.sending();
-            true
+            Ok(())
         };
         let began = self.env.clock.moment();
         let listening = breaker.begin();
@@ -136,7 +137,7 @@ impl Dispatcher {
             UnsettledAnswer::read(exchange, ANSWER_BYTES_MAX, ANSWER_BYTES_MAX, None).await
         };
         let result = answered.await;
-        listening.ended(match heard(&result) {
+        listening.ended(match heard(result.as_ref().map(UnsettledAnswer::is_whole)) {
             Heard::Answer => Heard::BudgetsAnswer,
             heard => heard,
         });

@@ -4,6 +4,7 @@
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, StatusCode};
@@ -12,7 +13,7 @@ use tracing::Instrument;
 use crate::api::{Denial, RateHeaders, ResourceName, UpstreamLimit, upstream_limit};
 use crate::clock::{Moment, Timestamp};
 use crate::decision::attempts::TokenWaits;
-use crate::decision::breaker::{Heard, Outage};
+
 use crate::decision::deadline::answer_by;
 use crate::decision::permissions::Observation;
 use crate::decision::permissions::denial_confidence::DenialConfidence;
@@ -28,6 +29,7 @@ use crate::gateway::dispatch::admission::Lease;
 use crate::gateway::dispatch::answer::{
     AnswerBody, StreamingLease, UpstreamAnswer, status_and_message,
 };
+use crate::gateway::dispatch::breaker::heard;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::findings::Finding;
 use crate::gateway::dispatch::graphql_prices::Measured;
@@ -40,6 +42,10 @@ use crate::gateway::upstream::fetch::{Collected, Exchange, FetchError, Reuse, Up
 
 /// The bytes of an error body that are read. Further bytes say nothing about limits.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
+
+/// The longest way of a permission to the first byte, with replicas. Ours: half of the time after
+/// which the others take over what a replica had.
+const SENT_WITHIN: Duration = Duration::from_secs(5);
 
 /// An admitted attempt before it is sent.
 pub struct Prepared<'j> {
@@ -79,6 +85,11 @@ pub struct UnsettledAnswer {
 }
 
 impl UnsettledAnswer {
+    /// True if the whole body was read.
+    pub fn is_whole(&self) -> bool {
+        matches!(self.body, Collected::Whole(_))
+    }
+
     pub fn status(&self) -> StatusCode {
         self.status
     }
@@ -176,7 +187,7 @@ impl Dispatcher {
             FetchError::Down
         };
         let result = unless(is_down, answered).await;
-        listening.ended(heard(&result));
+        listening.ended(heard(result.as_ref().map(UnsettledAnswer::is_whole)));
         result
     }
 
@@ -232,8 +243,13 @@ impl Dispatcher {
         reuse: Reuse,
     ) -> Result<Box<Exchange>, FetchError> {
         let may_send = || {
+            // Another replica may have the limits' part, or repeat the write.
+            let age = self.env.clock.moment().since(prepared.began);
+            if self.env.replica.is_some() && age > SENT_WITHIN {
+                return Err(FetchError::TooLate);
+            }
             prepared.admitted.lease.sending();
-            progress.may_send()
+            if progress.may_send() { Ok(()) } else { Err(FetchError::Cancelled) }
         };
         self.upstream.send(&prepared.request, reuse, may_send).await
     }
@@ -253,7 +269,9 @@ impl Dispatcher {
         self.note_end(progress, elapsed, &result);
         let status = result.as_ref().ok().map(|answer| answer.status.as_u16());
         spans::finish_upstream(&span, status);
-        if let Err(error @ (FetchError::Connect(_) | FetchError::Cancelled)) = result {
+        if let Err(error @ (FetchError::Connect(_) | FetchError::Cancelled | FetchError::TooLate)) =
+            result
+        {
             lease.never_sent();
             return Err(Unanswered::Failed(error));
         }
@@ -558,25 +576,6 @@ async fn unless<T>(
         biased;
         done = step => done,
         error = end => Err(error),
-    }
-}
-
-/// The evidence about the upstream in the end of an attempt.
-pub(super) fn heard(result: &Result<UnsettledAnswer, FetchError>) -> Heard {
-    match result {
-        Ok(UnsettledAnswer { body: Collected::Whole(_), .. }) | Err(FetchError::Undecodable(_)) => {
-            Heard::Answer
-        }
-        Err(FetchError::Connect(_)) => Heard::Nothing(Outage::Unreachable),
-        Err(FetchError::Lost(_) | FetchError::Timeout) => Heard::Nothing(Outage::Silent),
-        // The head of a large body promises more than it proves.
-        Ok(UnsettledAnswer { body: Collected::TooLarge(..), .. })
-        | Err(
-            FetchError::Stale(_)
-            | FetchError::Down
-            | FetchError::Cancelled
-            | FetchError::Unsendable(_),
-        ) => Heard::Neutral,
     }
 }
 

@@ -67,9 +67,9 @@ impl Dispatcher {
             Unanswered::Failed(FetchError::Stale(_)) if reuse == Reuse::Idle => {
                 Ended::StaleConnection
             }
-            Unanswered::Failed(FetchError::Connect(_) | FetchError::Unsendable(_)) => {
-                Ended::NotSent
-            }
+            Unanswered::Failed(
+                FetchError::Connect(_) | FetchError::TooLate | FetchError::Unsendable(_),
+            ) => Ended::NotSent,
             Unanswered::Failed(FetchError::Lost(_) | FetchError::Stale(_)) => Ended::Lost,
             Unanswered::Failed(FetchError::Timeout) => Ended::TimedOut,
             Unanswered::Failed(FetchError::Undecodable(_)) => Ended::Undecodable,

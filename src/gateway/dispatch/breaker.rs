@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::config::{Upstream, UpstreamUrl};
 use crate::decision::breaker::{Breaker, Heard, Next, Outage, State, Target};
 use crate::gateway::address::Service;
+use crate::gateway::upstream::fetch::FetchError;
 
 /// A breaker for each address that differs in scheme, host or port.
 pub struct CircuitBreakers {
@@ -205,5 +206,23 @@ impl Listening<'_> {
 impl Drop for Listening<'_> {
     fn drop(&mut self) {
         self.end(Heard::Neutral);
+    }
+}
+
+/// The evidence about the upstream in the end of an attempt; `Ok(true)`: its whole body came.
+pub(super) fn heard(ended: Result<bool, &FetchError>) -> Heard {
+    match ended {
+        Ok(true) | Err(FetchError::Undecodable(_)) => Heard::Answer,
+        Err(FetchError::Connect(_)) => Heard::Nothing(Outage::Unreachable),
+        Err(FetchError::Lost(_) | FetchError::Timeout) => Heard::Nothing(Outage::Silent),
+        // The head of a large body promises more than it proves.
+        Ok(false)
+        | Err(
+            FetchError::Stale(_)
+            | FetchError::Down
+            | FetchError::Cancelled
+            | FetchError::TooLate
+            | FetchError::Unsendable(_),
+        ) => Heard::Neutral,
     }
 }

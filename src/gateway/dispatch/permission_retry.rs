@@ -134,7 +134,10 @@ impl Dispatcher {
                 Unanswered::Denied(_)
                 | Unanswered::NoToken(_)
                 | Unanswered::Failed(
-                    FetchError::Connect(_) | FetchError::Cancelled | FetchError::Down,
+                    FetchError::Connect(_)
+                    | FetchError::Cancelled
+                    | FetchError::TooLate
+                    | FetchError::Down,
                 ),
             ) => RetryResult::NotSent,
             _ => RetryResult::Nothing,
@@ -219,9 +222,9 @@ impl Dispatcher {
             Some(Unanswered::Failed(FetchError::Cancelled)) => Some(GatewayError::ClientGone),
             Some(Unanswered::Failed(FetchError::Down)) => Some(self.upstream_down(job)),
             Some(Unanswered::Failed(FetchError::Timeout)) => Some(GatewayError::UpstreamTimeout),
-            Some(Unanswered::Failed(FetchError::Connect(_) | FetchError::Unsendable(_))) => {
-                Some(GatewayError::Unreachable)
-            }
+            Some(Unanswered::Failed(
+                FetchError::Connect(_) | FetchError::TooLate | FetchError::Unsendable(_),
+            )) => Some(GatewayError::Unreachable),
             Some(Unanswered::Failed(FetchError::Lost(_) | FetchError::Stale(_))) => {
                 Some(GatewayError::UpstreamFailed)
             }

@@ -102,6 +102,9 @@ pub enum FetchError {
     Stale(String),
     #[error("the client left before anything was sent")]
     Cancelled,
+    /// Nothing was sent, because other replicas may count on that by now.
+    #[error("the connection came too late after the permission of the replicas")]
+    TooLate,
     /// No answer within `response_timeout`; the upstream may have executed the request.
     #[error("no answer from the upstream in time")]
     Timeout,
@@ -209,7 +212,7 @@ impl Upstream {
         self: &Arc<Self>,
         request: &UpstreamRequest<'_>,
         reuse: Reuse,
-        may_send: impl FnOnce() -> bool,
+        may_send: impl FnOnce() -> Result<(), FetchError>,
     ) -> Result<Box<Exchange>, FetchError> {
         let to = self.address(request.request.service);
         let head = head_of(to.target.url(), request)?;
@@ -219,9 +222,7 @@ impl Upstream {
             Some(connection) => connection,
             None => Box::pin(self.connect_anew(to)).await?,
         };
-        if !may_send() {
-            return Err(FetchError::Cancelled);
-        }
+        may_send()?;
         match self.exchange_head(&mut connection, &head, request).await {
             Ok((status, mut headers)) => Ok(Box::new(Exchange {
                 connection,

@@ -11,7 +11,7 @@ use crate::decision::LimitKind;
 use crate::decision::writes::run::{FinishedRun, Next, RunEnd};
 use crate::state::TOUCH;
 use crate::writes::record::{Reason, Response, Unreadable};
-use crate::writes::{Progress, Write, WriteId, WriteState};
+use crate::writes::{Progress, Stored, Write, WriteId, WriteState};
 
 use crate::gateway::dispatch::answer::{AnswerBody, UpstreamAnswer};
 use crate::gateway::dispatch::job::Journal as _;
@@ -153,6 +153,10 @@ impl Queue {
 
     /// Loads a write and retries until the store answers; `None` if it is gone.
     async fn read(&self, number: u64) -> Option<Result<Write, Reason>> {
+        let copied = self.store.shared().and_then(|shared| shared.copied(number));
+        if let Some(Stored { request, .. }) = copied {
+            return Some(Write::decode(&request).map_err(|fault| unreadable(&fault)));
+        }
         loop {
             match self.store.load(number).await {
                 Ok(stored) => {

@@ -240,8 +240,12 @@ impl Writes {
         if let Some(error) = error {
             return Err(error);
         }
-        let Some(progress) = self.queue.outcome(id).await.map_err(not_readable)? else {
-            return Err(GatewayError::NotReadable);
+        let announced = wait.watched.as_ref().and_then(|watched| watched.outcome.lock().clone());
+        let progress = if let Some(progress) = announced {
+            progress
+        } else {
+            let kept = self.queue.outcome(id).await.map_err(not_readable)?;
+            kept.ok_or(GatewayError::NotReadable)?
         };
         match (progress.state, progress.response, progress.reason) {
             (WriteState::Done | WriteState::Failed, Some(response), _) => Ok(*response),

@@ -5,6 +5,7 @@
 //! Redis that is away costs a request nothing.
 
 use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -37,9 +38,12 @@ const OPENED_WITHIN: Duration = Duration::from_secs(1);
 /// returns is noticed within a second.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// The longest time of a long command. Ours: 32 MiB at 32 megabits a second.
+const LONGEST: Duration = Duration::from_secs(10);
 
-/// The time for which a Redis without memory counts as away after its last refusal.
-const FULL_FOR: Duration = Duration::from_secs(1);
+/// The time for which a Redis counts as full after its last refusal. Ours: a copy or a write a
+/// minute tries again.
+const FULL_FOR: Duration = Duration::from_mins(1);
 
 /// See the module.
 pub struct Connection {
@@ -47,9 +51,14 @@ pub struct Connection {
     opener: Option<Opener>,
     op_timeout: Duration,
     writes: Option<Durability>,
+    /// The openings of another connection to the same server, which finds faults earlier and says
+    /// what is wrong.
+    first: Option<watch::Receiver<u64>>,
     state: RwLock<State>,
     /// The last refusal of a change, because memory is full.
-    full: Mutex<Option<(Instant, Arc<str>)>>,
+    full_at: Mutex<Option<Instant>>,
+    /// The memory that is left is for queued writes.
+    is_short: AtomicBool,
     /// An operation has failed so that the connection is of no use, or all has ended.
     spoilt: Arc<Notify>,
     /// The number of connections opened so far; 0 before the first.
@@ -81,7 +90,18 @@ enum Opener {
 impl Connection {
     /// Begins to connect. Must run on a tokio runtime.
     pub fn begin(settings: &config::Redis) -> Arc<Self> {
-        let (opener, reason) = match Opener::new(settings) {
+        Self::begin_one(settings, None)
+    }
+
+    /// The same for long commands and answers, which would hold up short ones. It is opened anew
+    /// whenever the first one is.
+    pub fn begin_second(settings: &config::Redis, first: &Self) -> Arc<Self> {
+        Self::begin_one(settings, Some(first.opened.subscribe()))
+    }
+
+    fn begin_one(settings: &config::Redis, first: Option<watch::Receiver<u64>>) -> Arc<Self> {
+        let longest = if first.is_some() { LONGEST } else { settings.op_timeout };
+        let (opener, reason) = match Opener::new(settings, longest) {
             Ok(opener) => (Some(opener), "not connected yet".into()),
             Err(fault) => (None, fault.to_string().into()),
         };
@@ -89,7 +109,9 @@ impl Connection {
             opener,
             op_timeout: settings.op_timeout,
             writes: settings.writes,
-            full: Mutex::default(),
+            first,
+            full_at: Mutex::default(),
+            is_short: AtomicBool::new(false),
             state: RwLock::new(State::Away(reason)),
             spoilt: Arc::default(),
             opened: watch::channel(0).0,
@@ -100,8 +122,9 @@ impl Connection {
 
     /// Connects once, and checks that the server is usable. Returns the time of its clock.
     pub async fn examine(settings: &config::Redis) -> Result<Timestamp, Examined> {
-        let opener = Opener::new(settings).map_err(|fault| Examined::Away(away(&fault)))?;
-        let wire = opener.open(settings.op_timeout, settings.writes).await?;
+        let opener =
+            Opener::new(settings, OPENED_WITHIN).map_err(|fault| Examined::Away(away(&fault)))?;
+        let wire = opener.open(settings.writes).await?;
         let checked = timeout(OPENED_WITHIN, async {
             opener.check_messages(wire.clone(), &settings.prefix).await?;
             opener.time(&wire).await
@@ -111,11 +134,40 @@ impl Connection {
 
     /// Runs a command.
     pub async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Away> {
+        self.run_within(self.op_timeout, command).await
+    }
+
+    /// Runs a command with such a long argument or answer that it may take so much more time. It
+    /// may run twice: the connection may turn out to be of no use.
+    pub async fn run_long<T: FromRedisValue>(
+        &self,
+        more: Duration,
+        command: &Cmd,
+    ) -> Result<T, Away> {
+        let begun = timer_now();
+        let mut opened = self.opened.subscribe();
+        if self.away().is_none() {
+            opened.borrow_and_update();
+            let ran = self.run_within(self.op_timeout + more, command).await;
+            if ran.is_ok() || self.away().is_none() || timer_now() - begun > self.op_timeout {
+                return ran;
+            }
+        }
+        // It fails by itself, if it is not opened in time.
+        let _ = timeout(OPENED_WITHIN, opened.changed()).await;
+        self.run_within(self.op_timeout + more, command).await
+    }
+
+    async fn run_within<T: FromRedisValue>(
+        &self,
+        time: Duration,
+        command: &Cmd,
+    ) -> Result<T, Away> {
         let (mut wire, number) = match &*self.state.read() {
             State::Open(wire, number) => (wire.clone(), *number),
             State::Away(reason) => return Err(Away(reason.to_string())),
         };
-        let ran = timeout(self.op_timeout, async {
+        let ran = timeout(time, async {
             match &mut wire {
                 Wire::Node(node) => command.query_async(node).await,
                 Wire::Cluster(cluster) => command.query_async(cluster).await,
@@ -127,12 +179,12 @@ impl Connection {
                 if is_spoiling(&fault) {
                     self.spoil(number, &fault.to_string());
                 } else if fault.code() == Some("OOM") {
-                    *self.full.lock() = Some((timer_now(), fault.to_string().into()));
+                    self.refused_for_room(&fault);
                 }
                 Err(away(&fault))
             }
             Err(_) => {
-                let reason = format!("no answer within {} ms", self.op_timeout.as_millis());
+                let reason = format!("no answer within {} ms", time.as_millis());
                 self.spoil(number, &reason);
                 Err(Away(reason))
             }
@@ -142,12 +194,33 @@ impl Connection {
     /// Returns the reason for which there is no connection.
     pub fn away(&self) -> Option<String> {
         match &*self.state.read() {
-            State::Open(..) => {
-                let full = self.full.lock().clone();
-                let (_, reason) = full.filter(|(at, _)| timer_now() - *at < FULL_FOR)?;
-                Some(reason.to_string())
-            }
+            State::Open(..) => None,
             State::Away(reason) => Some(reason.to_string()),
+        }
+    }
+
+    /// True if the server has memory for copies: none of them was refused just now, and queued
+    /// writes do not need the rest.
+    pub fn has_room_for_copies(&self) -> bool {
+        let is_full = self.full_at.lock().is_some_and(|at| timer_now() - at < FULL_FOR);
+        !is_full && !self.is_short.load(Ordering::Relaxed)
+    }
+
+    /// Leaves the memory that is left to queued writes, or not.
+    pub fn set_short(&self, is_short: bool) {
+        if is_short && !self.is_short.swap(is_short, Ordering::Relaxed) {
+            tracing::warn!(
+                "Redis keeps no further copies of answers: queued writes need its memory"
+            );
+        }
+        self.is_short.store(is_short, Ordering::Relaxed);
+    }
+
+    fn refused_for_room(&self, fault: &RedisError) {
+        let now = timer_now();
+        let before = self.full_at.lock().replace(now);
+        if before.is_none_or(|before| now - before > FULL_FOR) {
+            tracing::warn!(error = %fault, "Redis has no memory left: it takes no copies of answers and no new queued writes");
         }
     }
 
@@ -189,24 +262,33 @@ impl Drop for Connection {
 async fn keep_open(connection: Weak<Connection>) {
     let mut pause = PAUSE;
     let mut number = 0;
+    let mut first = connection.upgrade().and_then(|this| this.first.clone());
     loop {
         let Some(this) = connection.upgrade() else { return };
         let Some(opener) = &this.opener else { return };
-        match opener.open(this.op_timeout, this.writes).await {
+        if let Some(first) = &mut first {
+            first.borrow_and_update();
+        }
+        match opener.open(this.writes).await {
             Ok(wire) => {
                 (number, pause) = (number + 1, PAUSE);
                 *this.state.write() = State::Open(wire, number);
                 this.opened.send_replace(number);
                 let spoilt = Arc::clone(&this.spoilt);
                 drop(this);
-                spoilt.notified().await;
+                tokio::select! {
+                    () = spoilt.notified() => continue,
+                    () = opened_anew(&mut first) => {}
+                }
+                let Some(this) = connection.upgrade() else { return };
+                *this.state.write() = State::Away("it is opened anew".into());
             }
             Err(fault) => {
                 let reason = fault.to_string();
                 if let Examined::Unsuitable(_) = fault {
                     // Once: it stays as it is until an operator changes it.
                     let is_new = this.away().is_none_or(|before| before != reason);
-                    if is_new {
+                    if is_new && this.first.is_none() {
                         tracing::error!(problem = reason, "Redis cannot be used");
                     }
                 }
@@ -216,6 +298,14 @@ async fn keep_open(connection: Weak<Connection>) {
                 pause = (pause * 2).min(PAUSE_MAX);
             }
         }
+    }
+}
+
+/// Waits until the first connection is opened anew, if there is one.
+async fn opened_anew(first: &mut Option<watch::Receiver<u64>>) {
+    let Some(first) = first else { return std::future::pending().await };
+    if first.changed().await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 
@@ -231,7 +321,8 @@ pub enum Examined {
 }
 
 impl Opener {
-    fn new(settings: &config::Redis) -> RedisResult<Self> {
+    /// `longest`: no command takes more time.
+    fn new(settings: &config::Redis, longest: Duration) -> RedisResult<Self> {
         let nodes = || settings.urls.iter().map(|url| (url, url.port()));
         match &settings.topology {
             Topology::Single => {
@@ -249,7 +340,7 @@ impl Opener {
                 let infos = clients.iter().map(|client| client.get_connection_info().clone());
                 let mut builder = ClusterClient::builder(infos)
                     .connection_timeout(OPENED_WITHIN)
-                    .response_timeout(settings.op_timeout)
+                    .response_timeout(longest)
                     .retries(2);
                 if let Some(file) = &settings.ca_file {
                     builder = builder.tls(TlsMode::Secure).certs(certificates(file));
@@ -260,12 +351,8 @@ impl Opener {
     }
 
     /// Opens a connection to a usable server.
-    async fn open(
-        &self,
-        op_timeout: Duration,
-        writes: Option<Durability>,
-    ) -> Result<Wire, Examined> {
-        let opened = timeout(OPENED_WITHIN, self.connect(op_timeout)).await;
+    async fn open(&self, writes: Option<Durability>) -> Result<Wire, Examined> {
+        let opened = timeout(OPENED_WITHIN, self.connect()).await;
         let Ok(opened) = opened else {
             return Err(Away("no connection within a second".to_owned()).into());
         };
@@ -316,10 +403,11 @@ impl Opener {
         }
     }
 
-    async fn connect(&self, op_timeout: Duration) -> RedisResult<Wire> {
+    async fn connect(&self) -> RedisResult<Wire> {
+        // Each command has a time of its own.
         let options = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(OPENED_WITHIN))
-            .set_response_timeout(Some(op_timeout.max(OPENED_WITHIN)));
+            .set_response_timeout(None);
         match self {
             Self::Node(client) => {
                 client.get_multiplexed_async_connection_with_config(&options).await.map(Wire::Node)

@@ -40,12 +40,14 @@ const ID_LEN: usize = 16;
 
 /// Reads a record with the server's time.
 const READ: &str = "return {redis.call('GET', KEYS[1]), redis.call('TIME')}";
-/// Replaces a record if it is the one that was read, and the reading is not long ago.
+/// Replaces a record if it is the one that was read, and the reading is not long ago. A server
+/// without memory takes no `SET` as the first change, but as the second one.
 const REPLACE: &str = "\
 local held = redis.call('GET', KEYS[1])
 if (held and string.sub(held, 1, #ARGV[1]) or '') ~= ARGV[1] then return 0 end
 local time = redis.call('TIME')
 if math.abs(time[1] - ARGV[2]) > 2 then return 0 end
+redis.call('PERSIST', KEYS[1])
 redis.call('SET', KEYS[1], ARGV[3])
 return 1";
 /// A key has `C` and a holder, or `T`, the time at which the thing was made, and the thing.
@@ -246,6 +248,9 @@ impl Home for RedisHome {
         made_at: Instant,
         lifetime: Duration,
     ) -> Result<(), Away> {
+        if !self.connection.has_room_for_copies() {
+            return Err(Away("Redis has no memory for copies".to_owned()));
+        }
         // By the clock before the command leaves, which may be late.
         let now = self.server_time().await?;
         let made = now.as_millis().saturating_sub(millis(timer_now() - made_at));

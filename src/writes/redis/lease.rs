@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Event, Inner, LEASE, Looked, StoreError, hex, millis, parsed, scripts};
+use super::text::{hex, millis, parsed};
+use super::{Event, Inner, LEASE, Looked, StoreError, scripts};
 use crate::clock::timer_now;
 use crate::state::WriteNews;
 
@@ -17,6 +18,11 @@ const RENEWED_EVERY: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(100);
 /// Renewals between two looks at all own writes.
 const LOOK_EVERY: u32 = 10;
+/// Percent of Redis's memory above which it keeps no further copies of answers. Ours: writes have
+/// the rest.
+const FOR_COPIES: u64 = 75;
+/// Percent of it above which it takes no further writes. Ours: those that it has need room to end.
+const FOR_WRITES: u64 = 90;
 /// The writes or lanes of one script. Ours: a millisecond.
 const AT_ONCE: usize = 200;
 /// Numbers that a replica reserves at once: enough for a year of eight writes a second.
@@ -36,6 +42,7 @@ pub(super) async fn keep(store: Weak<Inner>) {
         };
         let Some(store) = store.upgrade() else { return };
         match heard {
+            Some(Ok(WriteNews::Forgotten)) => next = timer_now(),
             Some(Ok(news)) => store.hear(news),
             // The next renewal finds what was missed.
             Some(Err(RecvError::Lagged(_))) => {}
@@ -73,17 +80,22 @@ impl Renewals {
             store.reserve().await?;
         }
         let renew = store.command(scripts::RENEW).arg(millis(LEASE)).to_owned();
-        let gone = store.run::<Vec<(String, u8)>>(&renew).await?;
+        let begun = timer_now();
+        let (born, gone) = store.run::<(String, Vec<(String, u8)>)>(&renew).await?;
+        store.seen(&born);
         let now = timer_now();
         self.last = Some(now);
         let unbroken_since = *self.unbroken_since.get_or_insert(now);
         self.count += 1;
-        let has_forgotten = std::mem::take(&mut store.own.lock().has_forgotten);
-        if was_away || has_forgotten || self.count.is_multiple_of(LOOK_EVERY) {
+        let must_look = std::mem::take(&mut store.own.lock().must_look) || was_away;
+        if must_look || self.count.is_multiple_of(LOOK_EVERY) {
             store.look_for_lost().await?;
             store.look_for_forgotten().await?;
+            store.look_for_room().await;
         }
-        store.finish_begun(was_away).await?;
+        store.own.lock().leased_at = Some(begun);
+        store.finish_begun(must_look).await?;
+        store.add_ended_again().await?;
         // After an outage of Redis the others need the time to renew their leases.
         let may_adopt = now - unbroken_since >= LEASE;
         for (owner, has_left) in gone {
@@ -96,20 +108,30 @@ impl Renewals {
 }
 
 impl Inner {
+    /// Notes how much memory Redis has for further writes. A user without the right to ask knows no
+    /// room.
+    async fn look_for_room(&self) {
+        let mut look = redis::cmd("EVAL");
+        look.arg(scripts::MEMORY).arg(1).arg(&self.base);
+        let Ok((used, limit, machine)) = self.run::<(u64, u64, u64)>(&look).await else { return };
+        let all = if limit == 0 { machine } else { limit };
+        let left = |share: u64| (all / 100 * share).saturating_sub(used);
+        self.own.lock().room = (all > 0).then(|| left(FOR_WRITES));
+        self.replica.connection().set_short(all > 0 && left(FOR_COPIES) == 0);
+    }
+
     fn hear(&self, news: WriteNews) {
-        let event = match news {
-            WriteNews::Turn(number) => Event::Turn(number),
-            WriteNews::Joined(number) => Event::Joined(number),
-            WriteNews::Ended(number) => Event::Lost(number),
-        };
-        let (WriteNews::Turn(number) | WriteNews::Joined(number) | WriteNews::Ended(number)) = news;
-        let mut own = self.own.lock();
-        if own.has(number) {
-            if event == Event::Lost(number) {
-                own.take(number);
+        let is_own = |number| self.own.lock().has(number);
+        match news {
+            WriteNews::Turn(number) if is_own(number) => self.turn(number),
+            WriteNews::Joined(number) if is_own(number) => {
+                // The queue outlives its events only at the end of the process.
+                let _ = self.events.send(Event::Joined(number));
             }
-            // The queue outlives its events only at the end of the process.
-            let _ = self.events.send(event);
+            WriteNews::Ended(number) if self.own.lock().take(number).is_some() => {
+                let _ = self.events.send(Event::Lost(number));
+            }
+            _ => {}
         }
     }
 
@@ -123,10 +145,10 @@ impl Inner {
     }
 
     /// Repeats what has failed: places to be taken or left, and writes to be removed.
-    async fn finish_begun(&self, was_away: bool) -> Result<(), StoreError> {
+    async fn finish_begun(&self, with_kept: bool) -> Result<(), StoreError> {
         let (places, leaving, removing) = {
             let own = self.own.lock();
-            (own.missing_places(was_away), own.leaving(), own.removing.clone())
+            (own.places(with_kept), own.leaving(), own.removing.clone())
         };
         for number in removing {
             self.remove(number).await?;
@@ -140,8 +162,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Gives up the writes that another replica has taken, or that are gone.
-    async fn look_for_lost(&self) -> Result<(), StoreError> {
+    /// Adds the writes again that are gone. Gives up those that another replica has taken.
+    async fn look_for_lost(self: &Arc<Self>) -> Result<(), StoreError> {
         let kept = self.own.lock().kept_writes();
         for some in kept.chunks(AT_ONCE) {
             let mut look = self.command(scripts::LOST);
@@ -149,8 +171,14 @@ impl Inner {
                 look.arg(hex(*number));
             }
             for (lost, is_elsewhere) in self.run::<Vec<(String, u8)>>(&look).await? {
-                if let Ok(number) = u64::from_str_radix(&lost, 16) {
-                    self.lost(number, is_elsewhere == 1);
+                let Ok(number) = u64::from_str_radix(&lost, 16) else { continue };
+                if is_elsewhere == 1 {
+                    self.lost(number, true);
+                    continue;
+                }
+                match self.add_again(number).await {
+                    Err(StoreError::Elsewhere) => self.lost(number, false),
+                    other => other?,
                 }
             }
         }
@@ -235,7 +263,7 @@ impl Inner {
                 if let Some((owner, number)) = parsed(&head)
                     && owner == self.me
                 {
-                    let _ = self.events.send(Event::Turn(number));
+                    self.turn(number);
                 }
             }
         }

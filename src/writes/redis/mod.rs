@@ -8,9 +8,11 @@
 //! A lane is one list for all replicas. Its first write may be sent, and nobody else's. A write
 //! that is not queued takes a place there too.
 
+mod again;
 mod lease;
 mod own;
 mod scripts;
+mod text;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,11 +30,20 @@ use super::record::WriteState;
 use super::{Change, Progress, Store, StoreError, Stored};
 use crate::clock::timer_now;
 use crate::state::{Content, Replica, WriteNews};
-use own::{Own, OwnWrites};
+use own::{Copied, Own, OwnWrites};
+pub use text::digest_text;
+use text::{hex, keyed, millis, parsed};
 
 /// The time after the last renewal for which a replica keeps its writes. Ours: as long as it keeps
 /// its parts of the limits.
 const LEASE: Duration = Duration::from_secs(10);
+
+/// Bytes of a command that would hold up others. Ours: half a millisecond at a gigabit a second.
+const LONG: usize = 64 * 1024;
+/// Bytes that Redis takes or gives at least in this time. Ours: a link of 32 megabits a second.
+const BYTES_PER_MICROSECOND: u64 = 4;
+/// The largest write that is loaded, as far as its time is concerned.
+const LOADED_MAX: usize = 32 * 1024 * 1024;
 
 /// The place of a write among those of all replicas.
 #[derive(Clone, Debug, Default)]
@@ -131,7 +142,27 @@ impl SharedStore {
                     return Box::pin(std::future::ready(Err(fault)));
                 }
             };
-        this.own.lock().add(number, Own::write(place.lane.clone(), 0));
+        {
+            let mut own = this.own.lock();
+            let bytes = (request.len() + progress.len()) as u64;
+            if let Some(room) = &mut own.room {
+                let Some(left) = room.checked_sub(bytes) else {
+                    let reason = "what is left is for those that it has".to_owned();
+                    return Box::pin(std::future::ready(Err(StoreError::Full(reason))));
+                };
+                *room = left;
+            }
+            own.add(number, Own::write(place.lane.clone(), 0));
+            own.copy(
+                number,
+                Copied {
+                    request: stored.request.clone(),
+                    progress: stored.progress.clone(),
+                    key: place.key.clone(),
+                    meaning: meaning.clone(),
+                },
+            );
+        }
         let insert = this
             .script(scripts::INSERT, number)
             .arg(&*request)
@@ -143,10 +174,12 @@ impl SharedStore {
             .arg(millis(LEASE))
             .to_owned();
         self.0.spawn(async move {
-            let (word, rest) = this.run::<Said>(&insert).await?;
+            let inserted = this.run::<(String, String, String, String)>(&insert).await;
+            let (word, rest, place, born) = inserted.map_err(full)?;
+            this.seen(&born);
             match &*word {
                 "kept" => {
-                    this.own.lock().placed(number);
+                    this.own.lock().placed(number, place);
                     this.placed(number, &rest);
                     Ok(())
                 }
@@ -242,7 +275,30 @@ impl SharedStore {
     /// Loads a write of which this replica knows nothing, with true if a client of another one was
     /// promised it.
     pub async fn load_adopted(&self, number: u64) -> Result<Option<(Stored, bool)>, StoreError> {
-        self.0.load(number).await
+        let Some(loaded) = self.0.load(number).await? else { return Ok(None) };
+        let mut own = self.0.own.lock();
+        own.copy(number, loaded.copy.clone());
+        own.placed(number, loaded.place);
+        let Copied { request, progress, .. } = loaded.copy;
+        Ok(Some((Stored { request, progress }, loaded.is_joined)))
+    }
+
+    /// True if Redis has lost its data, and replicas may still have to add writes again.
+    pub fn has_just_lost(&self) -> bool {
+        self.0.has_just_lost()
+    }
+
+    /// An own write that has not ended, if there is a copy of it here.
+    pub fn copied(&self, number: u64) -> Option<Stored> {
+        let own = self.0.own.lock();
+        let Copied { request, progress, .. } = own.copy_of(number)?.clone();
+        Some(Stored { request, progress })
+    }
+
+    /// Adds a write of this replica again that has ended, if Redis has lost it. False: there is no
+    /// copy of it here.
+    pub async fn add_again(&self, number: u64) -> bool {
+        self.0.add_again(number).await.is_ok()
     }
 
     /// Takes a finished write from the replica that had it. False: it has not finished.
@@ -273,6 +329,14 @@ impl SharedStore {
 const REQUEST: &str = "request";
 const PROGRESS: &str = "progress";
 
+/// A write as Redis has it.
+struct Loaded {
+    copy: Copied,
+    place: String,
+    /// A client of another replica was promised it.
+    is_joined: bool,
+}
+
 /// Progress, changes and lane of a write.
 type Looked = (Option<Vec<u8>>, Option<u64>, Option<String>);
 
@@ -298,7 +362,28 @@ impl Inner {
     }
 
     async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
+        let bytes: usize = command
+            .args_iter()
+            .map(|arg| if let redis::Arg::Simple(text) = arg { text.len() } else { 0 })
+            .sum();
+        if bytes > LONG {
+            return self.run_long(bytes, command).await;
+        }
         let ran = self.replica.connection().run(command).await;
+        ran.map_err(|away| StoreError::Failed(away.0))
+    }
+
+    /// Runs a command that moves so many bytes, apart from the short ones.
+    async fn run_long<T: FromRedisValue>(
+        &self,
+        bytes: usize,
+        command: &Cmd,
+    ) -> Result<T, StoreError> {
+        if let Some(reason) = self.replica.home().away() {
+            return Err(StoreError::Failed(reason));
+        }
+        let more = Duration::from_micros(bytes as u64 / BYTES_PER_MICROSECOND);
+        let ran = self.replica.long_connection().run_long(more, command).await;
         ran.map_err(|away| StoreError::Failed(away.0))
     }
 
@@ -322,10 +407,12 @@ impl Inner {
     }
 
     async fn enter(&self, number: u64) -> Result<(), StoreError> {
-        let Some(lane) = self.own.lock().try_place(number) else { return Ok(()) };
-        let enter = self.script(scripts::ENTER, number).arg(lane).arg(millis(LEASE)).to_owned();
-        let head = self.run::<String>(&enter).await?;
-        self.own.lock().placed(number);
+        let Some((lane, place)) = self.own.lock().try_place(number) else { return Ok(()) };
+        let mut enter = self.script(scripts::ENTER, number);
+        enter.arg(lane).arg(millis(LEASE)).arg(place);
+        let (head, place, born) = self.run::<(String, String, String)>(&enter).await?;
+        self.seen(&born);
+        self.own.lock().placed(number, place);
         self.placed(number, &head);
         Ok(())
     }
@@ -339,16 +426,20 @@ impl Inner {
         Ok(())
     }
 
-    async fn load(&self, number: u64) -> Result<Option<(Stored, bool)>, StoreError> {
-        type Loaded = (Option<Vec<u8>>, Option<Vec<u8>>, Option<u8>);
+    async fn load(&self, number: u64) -> Result<Option<Loaded>, StoreError> {
+        type Parts = (Option<Vec<u8>>, Option<Vec<u8>>, Option<u8>, String, String, String, String);
         let load = self.script(scripts::LOAD, number);
-        let (request, progress, joined) = self.run::<Loaded>(&load).await?;
+        let (request, progress, joined, key, meaning, place, born) =
+            self.run_long::<Parts>(LOADED_MAX, &load).await?;
+        self.seen(&born);
         let (Some(request), Some(progress)) = (request, progress) else { return Ok(None) };
-        let stored = Stored {
+        let copy = Copied {
             request: self.opened(REQUEST, number, request.into())?,
             progress: self.opened(PROGRESS, number, progress.into())?,
+            key,
+            meaning,
         };
-        Ok(Some((stored, joined.is_some())))
+        Ok(Some(Loaded { copy, place, is_joined: joined.is_some() }))
     }
 
     async fn remove(&self, number: u64) -> Result<(), StoreError> {
@@ -359,12 +450,12 @@ impl Inner {
     }
 
     async fn progress(
-        &self,
+        self: &Arc<Self>,
         number: u64,
         progress: Bytes,
         is_again: bool,
     ) -> Result<(), StoreError> {
-        let change = self.own.lock().next_change(number).ok_or(StoreError::Elsewhere)?;
+        let change = self.own.lock().next_change(number, &progress).ok_or(StoreError::Elsewhere)?;
         let state = Progress::decode_state(&progress).map(|progress| progress.state);
         let state = state.unwrap_or(WriteState::Queued);
         let command = self
@@ -378,8 +469,17 @@ impl Inner {
             .to_owned();
         let begun = timer_now();
         let (word, head) = self.run::<Said>(&command).await?;
-        if word != "kept" {
-            self.lost(number, word == "elsewhere");
+        let is_again = is_again && word == "kept";
+        if word == "gone" {
+            self.own.lock().must_look = true;
+            if let Err(fault) = self.add_again(number).await {
+                if fault == StoreError::Elsewhere {
+                    self.lost(number, false);
+                }
+                return Err(fault);
+            }
+        } else if word != "kept" {
+            self.lost(number, true);
             return Err(StoreError::Elsewhere);
         }
         if timer_now() - begun > LEASE / 2 {
@@ -387,7 +487,7 @@ impl Inner {
             return Err(StoreError::Failed("the answer was taken up too late".into()));
         }
         if state.is_final() {
-            self.own.lock().take(number);
+            self.own.lock().ended(number);
             self.say(WriteNews::Ended(number));
         }
         if is_again {
@@ -413,7 +513,7 @@ impl Inner {
     /// Says that it is the turn of a write, if it has come to the head of its lane.
     fn placed(&self, number: u64, head: &str) {
         if parsed(head).is_some_and(|(owner, first)| owner == self.me && first == number) {
-            let _ = self.events.send(Event::Turn(number));
+            self.turn(number);
         }
     }
 
@@ -421,7 +521,7 @@ impl Inner {
     fn pass_on(&self, head: &str) {
         let Some((owner, number)) = parsed(head) else { return };
         if owner == self.me {
-            let _ = self.events.send(Event::Turn(number));
+            self.turn(number);
         } else {
             self.say(WriteNews::Turn(number));
         }
@@ -458,11 +558,16 @@ impl Store for SharedStore {
 
     fn load(&self, number: u64) -> BoxFuture<'static, Result<Option<Stored>, StoreError>> {
         let this = Arc::clone(&self.0);
-        self.0.spawn(async move { Ok(this.load(number).await?.map(|(stored, _)| stored)) })
+        self.0.spawn(async move {
+            Ok(this.load(number).await?.map(|Loaded { copy, .. }| Stored {
+                request: copy.request,
+                progress: copy.progress,
+            }))
+        })
     }
 
     fn room(&self, _: u64) -> Option<u64> {
-        None
+        self.0.own.lock().room
     }
 
     fn is_durable(&self) -> bool {
@@ -474,37 +579,10 @@ impl Store for SharedStore {
     }
 }
 
-fn hex(number: u64) -> String {
-    format!("{number:016x}")
-}
-
-/// The hex digits of a digest.
-pub fn digest_text(digest: &[u8; 32]) -> String {
-    use std::fmt::Write as _;
-    digest.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
-}
-
-/// Reads a place: its replica and its number.
-fn parsed(place: &str) -> Option<(&str, u64)> {
-    let (owner, number) = place.split_once(':')?;
-    Some((owner, u64::from_str_radix(number, 16).ok()?))
-}
-
-/// Reads what is kept of a key: the number of the write, and the digest of its request.
-fn keyed(held: &str) -> Option<StoreError> {
-    let number = u64::from_str_radix(held.get(..16)?, 16).ok()?;
-    let mut meaning = [0; 32];
-    for (place, byte) in meaning.iter_mut().enumerate() {
-        let at = 16 + 2 * place;
-        *byte = u8::from_str_radix(held.get(at..at + 2)?, 16).ok()?;
+/// The error of a write that was not added, because Redis has no memory.
+fn full(fault: StoreError) -> StoreError {
+    match fault {
+        StoreError::Failed(reason) if reason.starts_with("OOM") => StoreError::Full(reason),
+        other => other,
     }
-    Some(StoreError::Keyed { number, meaning })
 }

@@ -3,6 +3,9 @@
 //! All keys have the same hash tag, so that they are in one slot of a cluster. `ARGV[1]` is their
 //! beginning, and `ARGV[2]` the replica that asks. A place in a lane is `REPLICA:NUMBER`. Numbers
 //! are 16 hex digits.
+//!
+//! A server without memory refuses the first change of a script, unless it is a `DEL`; it takes
+//! the others then. So all scripts begin with one, apart from that which adds a write.
 
 /// Returns the text of a script: what all of them need, then its own part.
 macro_rules! script {
@@ -10,13 +13,29 @@ macro_rules! script {
         concat!(
             r"
 local base, me = ARGV[1], ARGV[2]
+local function now_us()
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2]
+end
 local function alive(ms)
+  redis.call('DEL', base .. 'none')
   redis.call('SET', base .. 'alive:' .. me, 1, 'PX', ms)
   redis.call('SADD', base .. 'owners', me)
+  redis.call('SET', base .. 'born', string.format('%.0f', now_us()), 'NX')
+  return redis.call('GET', base .. 'born')
 end
-local function join(lane, number)
-  if lane == '' then return '' end
-  redis.call('ZADD', base .. 'lane:' .. lane, redis.call('INCR', base .. 'places'), me .. ':' .. number)
+local function join(lane, number, place)
+  if lane == '' then return '0' end
+  if not place then
+    local last = tonumber(redis.call('GET', base .. 'places') or '0')
+    place = string.format('%.0f', math.max(last + 1, now_us()))
+    redis.call('SET', base .. 'places', place)
+  end
+  redis.call('ZADD', base .. 'lane:' .. lane, place, me .. ':' .. number)
+  return place
+end
+local function place_of(owner, lane, number)
+  return redis.call('ZSCORE', base .. 'lane:' .. lane, owner .. ':' .. number) or '0'
 end
 local function head(lane)
   if lane == '' then return '' end
@@ -58,40 +77,80 @@ if now <= last then now = last + 1 end
 redis.call('SET', KEYS[1], string.format('%.0f', now))
 return now";
 
-/// Adds a write: its number, request, progress, state, lane, key, the key's meaning, lease.
+/// Adds a write: its number, request, progress, state, lane, key, the key's meaning, lease. Returns
+/// a word, the head of the lane or what the key stands for, its place, and the age of all data.
 pub const INSERT: &str = script!(
     r"
 local number, lane, key = ARGV[3], ARGV[7], ARGV[8]
 local write = base .. 'write:' .. number
-if redis.call('EXISTS', base .. 'gone:' .. number) == 1 then return {'gone', ''} end
-alive(ARGV[10])
+if redis.call('EXISTS', base .. 'gone:' .. number) == 1 then return {'gone', '', '0', ''} end
+redis.call('SET', base .. 'places', redis.call('GET', base .. 'places') or '0')
+local born = alive(ARGV[10])
 local there = redis.call('HMGET', write, 'owner', 'request')
-if there[1] == me or there[2] == ARGV[4] then return {'kept', head(lane)} end
-if there[1] then return {'taken', ''} end
+if there[1] == me or there[2] == ARGV[4] then
+  return {'kept', head(lane), place_of(me, lane, number), born}
+end
+if there[1] then return {'taken', '', '0', born} end
 if key ~= '' then
   local held = redis.call('GET', base .. 'key:' .. key)
   local other = base .. 'write:' .. string.sub(held or '', 1, 16)
   if held and redis.call('EXISTS', other) == 1 then
     if string.sub(held, 17) == ARGV[9] then redis.call('HSET', other, 'joined', 1) end
-    return {'keyed', held}
+    return {'keyed', held, '0', born}
   end
   redis.call('SET', base .. 'key:' .. key, number .. ARGV[9])
 end
 redis.call('HSET', write, 'request', ARGV[4], 'progress', ARGV[5], 'state', ARGV[6],
   'owner', me, 'lane', lane, 'key', key, 'changes', 0)
 redis.call('SADD', base .. 'of:' .. me, number)
-join(lane, number)
+local place = join(lane, number)
+return {'kept', head(lane), place, born}"
+);
+
+/// Adds an own write again that is lost: its number, request, progress, state, lane, key, the key's
+/// meaning, lease, changes, place, the time to keep a final one or nothing. A write that came later
+/// for the same key goes, if it is still queued. Returns a word and the head of the lane.
+pub const ADD_AGAIN: &str = script!(
+    r"
+local number, lane, key, final_ms = ARGV[3], ARGV[7], ARGV[8], ARGV[13]
+local write = base .. 'write:' .. number
+alive(ARGV[10])
+local owner = redis.call('HGET', write, 'owner')
+if owner and owner ~= me then return {'elsewhere', ''} end
+if key ~= '' then
+  local held = redis.call('GET', base .. 'key:' .. key)
+  local other = string.sub(held or '', 1, 16)
+  local there = redis.call('HMGET', base .. 'write:' .. other, 'owner', 'state', 'lane')
+  if there[1] and other ~= number then
+    local place = tonumber(place_of(there[1], there[3], other))
+    if there[2] ~= 'queued' or place < tonumber(ARGV[12]) then return {'elsewhere', ''} end
+    redis.call('DEL', base .. 'write:' .. other)
+    redis.call('SREM', base .. 'of:' .. there[1], other)
+    leave(there[1], there[3], other)
+  end
+  redis.call('SET', base .. 'key:' .. key, number .. ARGV[9])
+end
+redis.call('HSET', write, 'request', ARGV[4], 'progress', ARGV[5], 'state', ARGV[6],
+  'owner', me, 'lane', lane, 'key', key, 'changes', ARGV[11])
+if final_ms ~= '' then
+  redis.call('HSET', write, 'final', '1')
+  return {'kept', finish(me, number, lane, key, final_ms)}
+end
+redis.call('SADD', base .. 'of:' .. me, number)
+join(lane, number, ARGV[12])
 return {'kept', head(lane)}"
 );
 
-/// Takes a place without a write: its number, lane, lease. Returns the head of the lane.
+/// Takes a place without a write: its number, lane, lease, and the place that it had, or nothing.
+/// Returns the head of the lane, the place, and the age of all data.
 pub const ENTER: &str = script!(
     r"
-alive(ARGV[5])
-if not redis.call('ZSCORE', base .. 'lane:' .. ARGV[4], me .. ':' .. ARGV[3]) then
-  join(ARGV[4], ARGV[3])
+local number, lane = ARGV[3], ARGV[4]
+local born = alive(ARGV[5])
+if not redis.call('ZSCORE', base .. 'lane:' .. lane, me .. ':' .. number) then
+  join(lane, number, ARGV[6] ~= '0' and ARGV[6])
 end
-return head(ARGV[4])"
+return {head(lane), place_of(me, lane, number), born}"
 );
 
 /// Leaves a place without a write: its number, lane. Returns the head of the lane.
@@ -102,6 +161,7 @@ pub const LEAVE: &str = script!("return leave(me, ARGV[4], ARGV[3])");
 pub const PROGRESS: &str = script!(
     r"
 local number, write = ARGV[3], base .. 'write:' .. ARGV[3]
+redis.call('DEL', base .. 'none')
 local held = redis.call('HMGET', write, 'owner', 'changes', 'final', 'lane', 'key', 'state')
 if not held[1] then return {'gone', ''} end
 if held[1] ~= me then return {'elsewhere', ''} end
@@ -128,6 +188,7 @@ return {'kept', ''}"
 pub const CANCEL: &str = script!(
     r"
 local number, write = ARGV[3], base .. 'write:' .. ARGV[3]
+redis.call('DEL', base .. 'none')
 local held = redis.call('HMGET', write, 'owner', 'changes', 'state', 'lane', 'key')
 if held[3] ~= 'queued' or held[2] ~= ARGV[4] then return {'elsewhere', ''} end
 redis.call('HSET', write, 'changes', held[2] + 1, 'progress', ARGV[5], 'state', ARGV[6], 'final', '1')
@@ -138,6 +199,7 @@ return {'kept', finish(held[1], number, held[4], held[5], ARGV[7])}"
 pub const TAKE: &str = script!(
     r"
 local write = base .. 'write:' .. ARGV[3]
+redis.call('DEL', base .. 'none')
 if redis.call('HGET', write, 'final') ~= '1' then return 0 end
 redis.call('HSET', write, 'owner', me)
 return 1"
@@ -149,6 +211,7 @@ pub const REMOVE: &str = script!(
     r"
 local number, write = ARGV[3], base .. 'write:' .. ARGV[3]
 local held = redis.call('HMGET', write, 'owner', 'lane', 'key', 'joined')
+redis.call('DEL', base .. 'none')
 if not held[1] then
   redis.call('SET', base .. 'gone:' .. number, 1, 'EX', 3600)
   return {'removed', ''}
@@ -164,19 +227,25 @@ end
 return {'removed', leave(me, held[2], number)}"
 );
 
-/// Renews the lease, of this length. Returns the replicas without one that may have writes, each
-/// with 1 if it has left by itself.
+/// Renews the lease, of this length. Returns the age of all data, and the replicas without a lease
+/// that may have writes, each with 1 if it has left by itself.
 pub const RENEW: &str = script!(
     r"
-alive(ARGV[3])
+local born = alive(ARGV[3])
 local gone = {}
 for _, owner in ipairs(redis.call('SMEMBERS', base .. 'owners')) do
   if redis.call('EXISTS', base .. 'alive:' .. owner) == 0 then
     gone[#gone + 1] = {owner, redis.call('SISMEMBER', base .. 'left', owner)}
   end
 end
-return gone"
+return {born, gone}"
 );
+
+/// Returns the memory in use, its limit, and the memory of the machine, in bytes.
+pub const MEMORY: &str = r"
+local info = redis.call('INFO', 'memory')
+local function figure(name) return string.match(info, name .. ':(%d+)') or '0' end
+return {figure('\nused_memory'), figure('\nmaxmemory'), figure('\ntotal_system_memory')}";
 
 /// Returns the number of a write of a replica: its id.
 pub const ONE: &str = script!("return redis.call('SRANDMEMBER', base .. 'of:' .. ARGV[3])");
@@ -186,6 +255,7 @@ pub const ONE: &str = script!("return redis.call('SRANDMEMBER', base .. 'of:' ..
 pub const ADOPT: &str = script!(
     r"
 local owner, taken = ARGV[3], {}
+redis.call('DEL', base .. 'none')
 if redis.call('EXISTS', base .. 'alive:' .. owner) == 1 then return taken end
 local of = base .. 'of:' .. owner
 for _, number in ipairs(redis.call('SRANDMEMBER', of, ARGV[4])) do
@@ -238,15 +308,23 @@ pub const MINE: &str = script!("return redis.call('SMEMBERS', base .. 'of:' .. m
 /// Ends the lease, so that the others take what is left.
 pub const END: &str = script!(
     r"
+redis.call('DEL', base .. 'none')
 redis.call('SADD', base .. 'left', me)
 return redis.call('DEL', base .. 'alive:' .. me)"
 );
 
-/// Returns request and progress of a write, and 1 if a client of another replica was promised it:
-/// its number.
+/// Returns request and progress of a write, 1 if a client of another replica was promised it, its
+/// key, the key's meaning, its place, and the age of all data: its number.
 pub const LOAD: &str = script!(
     r"
-return redis.call('HMGET', base .. 'write:' .. ARGV[3], 'request', 'progress', 'joined')"
+local number = ARGV[3]
+local held = redis.call('HMGET', base .. 'write:' .. number,
+  'request', 'progress', 'joined', 'key', 'owner', 'lane')
+local born = redis.call('GET', base .. 'born') or ''
+if not held[1] then return {false, false, false, '', '', '0', born} end
+local meaning = string.sub(redis.call('GET', base .. 'key:' .. held[4]) or '', 17)
+return {held[1], held[2], held[3], held[4], meaning,
+  place_of(held[5], held[6], number), born}"
 );
 
 /// Returns progress, changes and lane of a write: its number.

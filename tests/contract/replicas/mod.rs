@@ -4,6 +4,7 @@ mod faults;
 mod findings;
 mod freshness;
 mod limits;
+mod lost_data;
 mod saturated;
 mod sealed;
 mod topologies;

@@ -18,7 +18,7 @@ use foldhash::fast::{FoldHasher, RandomState};
 use parking_lot::RwLock;
 use percent_encoding::percent_decode_str;
 
-use crate::api::{Invalidation, WildForm, WildForms, wild_form, wild_forms};
+use crate::api::{Invalidation, WildForm, WildForms, segments, wild_form, wild_forms};
 use crate::clock::Timestamp;
 use crate::decision::cache::settling::SECOND_RECHECK;
 use crate::gateway::cache::invalidation::generations::Generations;
@@ -320,7 +320,7 @@ impl PathHash<'_> {
 
 /// Omits the empty segment after a trailing slash.
 fn segments_of(path: &str) -> impl Iterator<Item = &str> {
-    path.strip_suffix('/').unwrap_or(path).split('/').skip(1)
+    segments(path.strip_suffix('/').unwrap_or(path))
 }
 
 #[cfg(test)]

@@ -199,10 +199,11 @@ impl Queue {
     /// Forgets a finished write with its key, if the store of all replicas has it no more.
     async fn has_lost(&self, number: u64) -> bool {
         let is_finished = self.inner.lock().finished.contains_key(&number);
-        if self.store.shared().is_none() || !is_finished {
+        let Some(shared) = self.store.shared().filter(|_| is_finished) else { return false };
+        let Ok(None) = self.store.load(number).await else { return false };
+        if shared.add_again(number).await {
             return false;
         }
-        let Ok(None) = self.store.load(number).await else { return false };
         let inner = &mut *self.inner.lock();
         if let Some(finished) = inner.take_finished(number) {
             inner.forget_key(finished.group.client, finished.key.map(|key| *key), number);

@@ -37,10 +37,11 @@ impl Queue {
     }
 
     pub(super) async fn look_elsewhere(&self, id: WriteId) -> Result<Option<Listed>, StoreError> {
-        if self.store.shared().is_none() {
-            return Ok(None);
-        }
+        let Some(shared) = self.store.shared() else { return Ok(None) };
         let loaded = self.load(id.number).await?;
+        if loaded.is_none() && shared.has_just_lost() {
+            return Err(StoreError::Failed("Redis has lost it, and may get it again".to_owned()));
+        }
         Ok(loaded.map(|(listed, _)| listed).filter(|listed| listed.write.id == id))
     }
 

@@ -149,6 +149,8 @@ pub struct Watched {
     pub changed: Notify,
     /// The error of a synchronous write that was dropped without a trace.
     pub refused: Mutex<Option<GatewayError>>,
+    /// The end of the write.
+    pub outcome: Mutex<Option<Progress>>,
 }
 
 impl Live {

@@ -254,6 +254,9 @@ impl Queue {
 
     /// Loads a write from the store. Requests that have the same long answer share its text.
     async fn load_shared(&self, number: u64) -> Result<Option<Stored>, StoreError> {
+        if let Some(copied) = self.store.shared().and_then(|shared| shared.copied(number)) {
+            return Ok(Some(copied));
+        }
         let bytes = {
             let inner = self.inner.lock();
             let live = inner.live.get(&number).map(|live| live.size.all());

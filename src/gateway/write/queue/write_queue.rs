@@ -230,6 +230,9 @@ impl Queue {
             live.progress = *ending;
         }
         let watched = live.waiters.watched.clone();
+        if let Some(watched) = &watched {
+            *watched.outcome.lock() = Some(live.progress.clone());
+        }
         let state = live.progress.state;
         if state.is_final()
             && is_kept

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Method;
 use serde_json::json;
+use tokio::sync::Semaphore;
 use weir::clock::Clock;
 
 use super::{Load, Pace, REPLICAS, assert_none_refused, setup};
 use crate::replicas::Replicas;
+use crate::support::proxy::{TestProxy, Tunnel};
 use crate::support::redis_server::RedisServer;
+use crate::support::{Setup, eventually};
 
 const APART: Duration = Duration::from_mins(1);
 /// Steps of a clock that differs from the machine's.
@@ -57,4 +61,36 @@ async fn replicas_whose_clocks_differ_by_a_minute() {
     let most = WINDOWS as u64 * (WINDOW + UNUSED);
     assert!(took < most, "{WINDOWS} windows took {took} s");
     assert_none_refused(&replicas);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_is_not_sent_long_after_its_permission() {
+    const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
+    /// Half of the time after which another replica takes the write.
+    const LONG: Duration = Duration::from_secs(6);
+    let permits = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
+    let proxy = TestProxy::start(Tunnel::Held(Arc::clone(&permits))).await;
+    let keys = format!("proxy = \"http://{}\"\nconnect_timeout = \"1m\"", proxy.address);
+    let clock = clock_from(|machine| Clock::manual(machine.now()));
+    let setup = Setup::new().upstream_keys(&keys).unspaced_writes().clock(clock.clone());
+    let redis = RedisServer::start(&[]);
+    let each = [(redis.url(), None)];
+    let replicas = Replicas::start_each(setup, redis, 1, &each).await;
+    let way = Arc::new(Semaphore::new(0));
+    proxy.change(Tunnel::Held(Arc::clone(&way)));
+    let before = proxy.heads().len();
+    let comment = json!({ "body": "late" }).to_string();
+    let written = replicas.send(0, Method::POST, COMMENTS, &comment);
+    let stands_still = async {
+        eventually(|| proxy.heads().len() > before).await;
+        clock.advance(LONG);
+        proxy.change(Tunnel::Held(permits));
+        way.add_permits(1);
+    };
+    let (answer, ()) = tokio::join!(written, stands_still);
+    answer.assert_status(201);
+    assert_eq!(proxy.heads().len(), before + 2, "the first connection was not used");
+    let seen = replicas.world.upstream_requests();
+    let posts = seen.iter().filter(|entry| entry.method == "POST").count();
+    assert_eq!(posts, 1, "{seen:#?}");
 }
