@@ -110,6 +110,8 @@ pub enum EventShown {
         #[serde(flatten)]
         held: Held,
     },
+    /// It was accepted as a queued write.
+    Queued { write: String },
     /// It was sent upstream.
     Sent {
         account: String,
@@ -294,6 +296,7 @@ impl From<&Step> for StepShown {
                 EventShown::Held { held: cause.into(), took_ms: millis(*took) }
             }
             Event::Denied(cause) => EventShown::Denied { held: cause.into() },
+            Event::Queued(write) => EventShown::Queued { write: write.clone() },
             Event::Sent { account, resource, chosen } => {
                 let (chosen, of) = match chosen {
                     Chosen::Only => ("only", 1),

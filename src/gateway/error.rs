@@ -174,6 +174,9 @@ pub enum Unknown {
     /// The key and the certificate of a request belong to two clients.
     #[error("Bad credentials: the key and the certificate belong to different clients.")]
     OtherCertificate,
+    /// The names of a certificate belong to several clients.
+    #[error("Bad credentials: the names of this certificate belong to several clients.")]
+    AmbiguousCertificate,
     #[error(
         "Bad credentials: this key has expired at {}. Ask your gateway's operator for another one.",
         .0.rfc3339_past()

@@ -50,6 +50,8 @@ pub enum Event {
     Held(WaitCause, Duration),
     /// A limit denied it.
     Denied(WaitCause),
+    /// It was accepted as the queued write with this id.
+    Queued(String),
     /// It was sent upstream.
     Sent {
         /// Account name in the config.

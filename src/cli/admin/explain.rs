@@ -101,6 +101,10 @@ fn sentence(event: &EventShown) -> String {
             format!("held for {} by {}", seconds(*took_ms), cause(held))
         }
         EventShown::Denied { held } => format!("denied by {}", cause(held)),
+        EventShown::Queued { write } => {
+            let write = plain(write);
+            format!("accepted as a queued write: `weir writes show {write}` has the rest")
+        }
         EventShown::Sent { account, resource, chosen, of } => {
             let why = match chosen.as_str() {
                 "validator" => "it owns the ETag of the stored answer, so a 304 is free".to_owned(),

@@ -444,7 +444,8 @@ impl QuotaLedger {
         resource: &ResourceName,
         pool: BudgetView,
     ) -> BudgetView {
-        if accounts.first().is_some_and(|id| self.layout.is_dynamic(*id)) {
+        let is_own_account = accounts.first().is_some_and(|id| self.layout.is_dynamic(*id));
+        if is_own_account || self.shadow.client_budgets {
             return pool;
         }
         let Some(id) = self.client_budgets.find(client, resource) else { return pool };

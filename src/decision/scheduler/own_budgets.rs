@@ -268,6 +268,9 @@ fn budgets_in_shadow_deny_nothing_and_name_what_they_would() {
     assert_eq!(used(&mut queue, NOW), [(2, 2)]);
     let patient = granted(queue.request(NOW, by(0), NOW + HOUR));
     assert!(!patient.shadowed.expect("beyond").is_denial, "it would have waited");
+    let accounts = std::sync::Arc::from([AccountId(0)]);
+    let shown = queue.view(NOW, Some(ClientId(0)), &accounts, &ResourceName::core());
+    assert_eq!(shown.limit, 100, "a client sees nothing of a budget in shadow mode");
 }
 
 #[test]

@@ -38,6 +38,9 @@ use crate::gateway::request::validate::ValidRequest;
 
 /// The number of joined fetches with an unsuitable answer before a request fetches alone.
 const JOINS_MAX: u32 = 3;
+/// The time for which a read with a stored answer waits while Redis is away. Ours: a request that a
+/// part still permits is sent at once.
+const PATIENCE_WITHOUT_REDIS: Duration = Duration::from_millis(200);
 
 /// The reason why the result of another request's fetch is of no use to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +149,14 @@ impl ReadCache {
         let now = self.env.clock.now();
         let mut participant = self.join(shared, key, cache_request, entry.clone());
         progress.clone_from(&participant.progress);
-        let Some(fetched_result) = self.await_result(&mut participant, job.deadline).await else {
+        let stale = self.stale_without_redis(entry.as_ref(), cache_request);
+        let until = stale.as_ref().map(|_| now + PATIENCE_WITHOUT_REDIS);
+        let Some(fetched_result) = self.await_result(&mut participant, job.deadline, until).await
+        else {
+            if let Some(stale) = stale {
+                *progress = RequestProgress::default();
+                return Ok(Ok(stale));
+            }
             // This request's own deadline passed while the fetch was still in the wait queue.
             let error = self.waited_too_long(job, progress, now);
             return Ok(self.stale_instead(error, entry, cache_request));
@@ -280,22 +290,23 @@ impl ReadCache {
             .map_or(Priority::Normal, |client| client.priority)
     }
 
-    /// Waits for the fetch result; `None` if the deadline passes in the wait queue. A fetch on its
-    /// way upstream is awaited: the deadline bounds only the wait here.
+    /// Waits for the fetch result; `None` if the deadline, or `until`, passes in the wait queue. A
+    /// fetch on its way upstream is awaited: these bound only the wait here.
     async fn await_result(
         &self,
         participant: &mut Participant,
         deadline: Timestamp,
+        until: Option<Timestamp>,
     ) -> Option<FetchResult> {
         // The leader's own fetch has the same deadline and ends by itself. The usual fetch has no
         // other waiter and so needs no timer.
-        if participant.role == Role::Leader {
+        if participant.role == Role::Leader && until.is_none() {
             return Some(participant.fetched_result().await);
         }
         let progress = participant.progress.clone();
         tokio::select! {
             fetched_result = participant.fetched_result() => return Some(fetched_result),
-            () = self.env.wait_until(deadline) => {}
+            () = self.env.wait_until(until.map_or(deadline, |until| until.min(deadline))) => {}
         }
         if progress.is_on_wire() { Some(participant.fetched_result().await) } else { None }
     }
@@ -345,6 +356,16 @@ impl ReadCache {
             _ => return Err(error),
         };
         self.may_serve_stale(stale_reason, entry, cache_request).ok_or(error)
+    }
+
+    /// The stored answer of a read that need not wait for Redis, which is away.
+    fn stale_without_redis(
+        &self,
+        entry: Option<&Arc<Entry>>,
+        cache_request: &CacheRequest,
+    ) -> Option<ReadAnswer> {
+        self.env.replica.as_ref()?.home().away()?;
+        self.may_serve_stale(StaleReason::Limited, Some(Arc::clone(entry?)), cache_request)
     }
 
     fn may_serve_stale(

@@ -15,6 +15,7 @@ use crate::gateway::environment::Environment;
 use crate::gateway::upstream::fetch::FetchError;
 use crate::telemetry::{Chosen, Event, LogText, STEPS_MAX, Step, WaitCause};
 use crate::tokens::TokenId;
+use crate::writes::WriteId;
 
 /// A shorter wait is a step of the program, and counts only as time: no limit held the request.
 const HOLD_MIN: Duration = Duration::from_millis(1);
@@ -45,6 +46,7 @@ struct Tracked {
 pub enum Happened {
     Held(Hold, Duration),
     Denied(Hold),
+    Queued(WriteId),
     Sent(AccountId, ResourceName, Chosen),
     Answered(StatusCode, Duration, Option<LogText>),
     Failed(String, Duration),
@@ -147,6 +149,7 @@ impl Happened {
         match self {
             Self::Held(hold, took) => Event::Held(hold.for_log(env), took),
             Self::Denied(hold) => Event::Denied(hold.for_log(env)),
+            Self::Queued(id) => Event::Queued(id.to_string()),
             Self::Sent(account, resource, chosen) => Event::Sent {
                 account: Arc::clone(env.shared_name(account)),
                 resource: resource.as_str().into(),

@@ -116,6 +116,12 @@ impl Clients {
         found.all(|other| other.index == first.index).then_some(first)
     }
 
+    /// True if these names belong to several clients.
+    pub fn are_named_by(&self, names: &CertificateNames) -> bool {
+        self.certified(names).is_none()
+            && names.iter().any(|name| self.by_certificate.contains_key(name))
+    }
+
     /// Identifies the client by its key or token, or by its certificate and the end of that. A key
     /// must not contradict the certificate. Beside one, an `Authorization` that is no key is the
     /// client's own.

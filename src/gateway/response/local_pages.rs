@@ -33,7 +33,7 @@ const ALWAYS_LISTED: [&str; 12] = [
 const HELP: &str = "weir: what the gateway's own errors mean\n\n\
 #rate-limit\n  403, message \"API rate limit exceeded...\": the budget of your pool is used up, or what is left of it is kept for clients of a higher priority. Ask again at x-ratelimit-reset.\n\n\
 #secondary-rate-limits\n  403, message \"You have exceeded a secondary rate limit...\": too much at once, or too many requests wait already. Ask again after Retry-After seconds.\n\n\
-#no_key #wrong_key #expired_key #other_certificate\n  401: send your key as Authorization: Bearer KEY, as the password of Basic, or as X-Weir-Key: KEY.\n\n\
+#no_key #wrong_key #expired_key #other_certificate #ambiguous_certificate\n  401: send your key as Authorization: Bearer KEY, as the password of Basic, or as X-Weir-Key: KEY.\n\n\
 #malformed_token #wrong_issuer #wrong_audience #expired_token #early_token #wrong_signer #forged_token #wrong_claims #ambiguous_token\n  401: your OIDC token is not one that this gateway accepts; the message says why.\n\n\
 #issuer_unavailable\n  503: the keys of your token's issuer cannot be fetched at the moment. Ask again after Retry-After seconds.\n\n\
 #misplaced_key\n  400: a key of this gateway stands where the upstream could see it, such as the query or another header. Nothing was sent.\n\n\

@@ -17,6 +17,7 @@ use crate::config::digest;
 use crate::decision::{ClientId, WriteSpacing};
 use crate::gateway::address::{Root, Service};
 use crate::gateway::counted::Counted;
+use crate::gateway::dispatch::progress::Happened;
 use crate::gateway::dispatch::{job::Job, route::Route};
 use crate::gateway::environment::Environment;
 use crate::gateway::error::GatewayError;
@@ -138,6 +139,7 @@ impl Handler {
                 NotAccepted::Store(fault) => fault.into(),
             })?;
         if terms.is_async {
+            request.progress.note(gateway.env.clock.moment(), Happened::Queued(id));
             let mut reply = self.status_reply(id, &request.origin).await?;
             reply.status = StatusCode::ACCEPTED;
             return Ok(reply

@@ -121,7 +121,14 @@ impl Handler {
         let identified = match &request.identity.known {
             Some(known) if known.identified.holds(now) => Ok(Arc::clone(&known.identified.client)),
             _ => {
-                clients.identify(&request.headers, self.certified_at(now), now).map(|identified| {
+                let identified = clients.identify(&request.headers, self.certified_at(now), now);
+                let is_ambiguous =
+                    || self.names.as_ref().is_some_and(|names| clients.are_named_by(names));
+                let identified = identified.map_err(|unknown| match unknown {
+                    Unknown::NoKey if is_ambiguous() => Unknown::AmbiguousCertificate,
+                    other => other,
+                });
+                identified.map(|identified| {
                     let client = Arc::clone(&identified.client);
                     request.identity.identified = Some(identified);
                     client

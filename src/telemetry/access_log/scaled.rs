@@ -8,11 +8,14 @@ use super::{Recorded, Trace};
 /// Most by which a copy comes later than its original. Ours: bots that do the same do it at about
 /// the same time, not in the same millisecond.
 const LATER_MAX_MILLIS: u64 = 60_000;
+/// Clients of which a part would not do for all. Ours: a tenth is one of these.
+const FEW_CLIENTS: usize = 10;
 
 impl Trace {
     /// Returns the log with so many times the requests, 0.01 to 100. Each further copy is of other
     /// clients, which ask for other things of the same kind: no copy is answered by the fetch of
-    /// another. Fewer requests than once are those of a part of the clients.
+    /// another. Fewer requests than once are those of a part of the clients, or a part of the requests
+    /// of few clients.
     #[must_use]
     pub fn scaled(&self, times: f64) -> Self {
         let mut scaled = Self { requests: Vec::new(), clients: Vec::new(), ..self.clone() };
@@ -21,9 +24,15 @@ impl Trace {
         let rest = times - f64::from(whole);
         for copy in 0..=whole {
             let part = if copy < whole { 1.0 } else { rest };
-            let (chosen, places) = self.clients_of(part, copy, &mut scaled.clients);
+            if part <= 0.0 {
+                continue;
+            }
+            let by_client = self.clients.len() >= FEW_CLIENTS;
+            let (of_clients, of_requests) = if by_client { (part, 1.0) } else { (1.0, part) };
+            let (chosen, places) = self.clients_of(of_clients, copy, &mut scaled.clients);
             let requests = self.requests.iter().enumerate();
-            let requests = requests.filter(|(_, request)| chosen[request.client]);
+            let requests = requests
+                .filter(|(number, request)| chosen[request.client] && is_in(of_requests, *number));
             scaled.requests.extend(requests.map(|(number, request)| Recorded {
                 after: request.after + later(copy, number),
                 client: places[request.client],
@@ -42,12 +51,7 @@ impl Trace {
         copy: u32,
         clients: &mut Vec<Arc<str>>,
     ) -> (Vec<bool>, Vec<usize>) {
-        #[expect(clippy::cast_precision_loss, reason = "there are far fewer than 2^52 clients")]
-        let is_chosen = |place: usize| {
-            // Every n-th, whatever the order of the log.
-            ((place + 1) as f64 * part).floor() > (place as f64 * part).floor()
-        };
-        let chosen: Vec<bool> = (0..self.clients.len()).map(is_chosen).collect();
+        let chosen: Vec<bool> = (0..self.clients.len()).map(|place| is_in(part, place)).collect();
         let mut places = vec![0; self.clients.len()];
         for (place, name) in self.clients.iter().enumerate().filter(|(place, _)| chosen[*place]) {
             places[place] = clients.len();
@@ -87,6 +91,12 @@ fn renamed(path: &str, copy: u32) -> String {
     format!("{path}{separator}copy={number}")
 }
 
+/// True if the thing at this place is in this part of all: every n-th is, whatever their order.
+#[expect(clippy::cast_precision_loss, reason = "there are far fewer than 2^52 of them")]
+fn is_in(part: f64, place: usize) -> bool {
+    ((place + 1) as f64 * part).floor() > (place as f64 * part).floor()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -122,8 +132,16 @@ mod tests {
 
     #[test]
     fn a_part_is_that_of_a_part_of_the_clients() {
-        for (times, requests, clients) in [(0.4, 40, 2), (1.0, 100, 5), (1.6, 160, 8)] {
-            let trace = log(5, 100).scaled(times);
+        for (times, requests, clients) in [(0.4, 40, 4), (1.0, 100, 10), (1.6, 160, 16)] {
+            let trace = log(10, 100).scaled(times);
+            assert_eq!((trace.requests.len(), trace.clients.len()), (requests, clients), "{times}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_one_client_is_a_part_of_its_requests() {
+        for (times, requests, clients) in [(0.5, 50, 1), (1.0, 100, 1), (2.25, 225, 3)] {
+            let trace = log(1, 100).scaled(times);
             assert_eq!((trace.requests.len(), trace.clients.len()), (requests, clients), "{times}");
         }
     }

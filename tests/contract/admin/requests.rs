@@ -145,3 +145,21 @@ async fn a_story_never_holds_a_query_or_a_key() {
         assert!(!text.contains(secret), "{text}");
     }
 }
+
+#[tokio::test]
+async fn a_story_of_a_queued_write_leads_to_the_write() {
+    let world = Setup::new().unspaced_writes().listen(ADMIN).start().await;
+    let operator = Operator::of(&world);
+    let headers = [("x-request-id", "queued"), ("prefer", "respond-async")];
+    let body = json!({ "title": "x" }).to_string();
+    let accepted = world.send(Method::POST, ISSUES, &headers, &body).await;
+    accepted.assert_status(202);
+    let story = story(&operator, "queued").await;
+    assert_eq!(steps(&story), ["queued"], "{story}");
+    assert_eq!(story["steps"][0]["write"], accepted.json()["id"]);
+    let address = operator.address.to_string();
+    let explained = operator.weir("explain", &["queued", "--admin", &address], None).await;
+    let explained = printed(&explained);
+    let command = format!("`weir writes show {}`", accepted.json()["id"].as_str().unwrap());
+    assert!(explained.contains(&command), "{explained}");
+}

@@ -67,6 +67,21 @@ fn requests_of(world: &World, client: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_of_two_clients_identifies_none() {
+    let clients = format!(
+        "[[clients]]\nname = \"one\"\ncertificate = \"{URI}\"\n[[clients]]\nname = \"two\"\ncertificate = \"{DNS}\"\n"
+    );
+    let setup = Setup::new().listen(&listens(&authority(), "")).config(&clients);
+    let world = setup.start().await;
+    let address = world.https.expect("it listens");
+    let answer = asks(address, Some("ci_client.pem"), String::new()).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    assert!(answer.contains("belong to several clients"), "{answer}");
+    let answer = asks(address, Some("ci_client.pem"), bearer(KEY)).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_identifies_its_client_without_a_key() {
     for name in [URI, DNS] {
         let (world, address) = start("", name).await;

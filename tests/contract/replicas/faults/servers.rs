@@ -1,6 +1,11 @@
 //! Faults of the Redis server itself.
 
-use super::Stage;
+use serde_json::json;
+use weir::decision::fleet::HELD_FOR;
+
+use super::{Stage, setup};
+use crate::replicas::Replicas;
+use crate::support::bounded;
 use crate::support::redis_server::RedisServer;
 
 const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
@@ -112,4 +117,22 @@ async fn a_redis_that_is_busy_with_a_script() {
     };
     let end = |redis: &mut RedisServer| while redis.run("SCRIPT KILL") != "+OK" {};
     survives(&[], fault, false, end).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stored_answer_needs_no_wait_for_redis() {
+    const REPO: &str = "/repos/acme/widgets";
+    let redis = RedisServer::start(&[]);
+    let each = [(redis.url(), None)];
+    let mut replicas = Replicas::start_each(setup("10m"), redis, 1, &each).await;
+    // So few that the replica has no floor of them.
+    replicas.world.set_limits(&json!({ "core.user": 5 }));
+    replicas.get(0, REPO).await.assert_status(200);
+    replicas.redis.as_mut().unwrap().kill();
+    let clock = &replicas.world.clock;
+    clock.reach(clock.now() + HELD_FOR).await;
+    let stale = bounded(replicas.get(0, REPO)).await;
+    stale.assert_status(200);
+    let how = stale.header("cache-status").unwrap();
+    assert!(how.contains("stale-if-limited"), "{how}");
 }
