@@ -14,8 +14,8 @@ const FEW_CLIENTS: usize = 10;
 impl Trace {
     /// Returns the log with so many times the requests, 0.01 to 100. Each further copy is of other
     /// clients, which ask for other things of the same kind: no copy is answered by the fetch of
-    /// another. Fewer requests than once are those of a part of the clients, or a part of the requests
-    /// of few clients.
+    /// another. Fewer requests than once are those of a part of the clients. With few clients they
+    /// are a part of the requests.
     #[must_use]
     pub fn scaled(&self, times: f64) -> Self {
         let mut scaled = Self { requests: Vec::new(), clients: Vec::new(), ..self.clone() };
