@@ -33,11 +33,16 @@ impl Inner {
         if before.is_none() {
             return;
         }
-        own.turns_from = Some(timer_now() + PAUSE);
         own.lost_all();
         drop(own);
+        self.pause();
         tracing::warn!("Redis has lost its data: the writes of this replica are added again");
         self.say(WriteNews::Forgotten);
+    }
+
+    /// Gives nobody a turn for a while: a replica adds writes again.
+    pub(super) fn pause(&self) {
+        self.own.lock().turns_from = Some(timer_now() + PAUSE);
     }
 
     pub(super) fn has_just_lost(&self) -> bool {
@@ -82,6 +87,9 @@ impl Inner {
             return Err(StoreError::Elsewhere);
         }
         let ended_for = ended_for.unwrap_or_default();
+        if ended_for >= self.retention && state.is_final() {
+            return Err(StoreError::Elsewhere);
+        }
         let kept_for = self.retention.saturating_sub(ended_for);
         let kept_for = state.is_final().then(|| millis(kept_for).to_string());
         let add = self

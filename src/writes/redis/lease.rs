@@ -42,7 +42,10 @@ pub(super) async fn keep(store: Weak<Inner>) {
         };
         let Some(store) = store.upgrade() else { return };
         match heard {
-            Some(Ok(WriteNews::Forgotten)) => next = timer_now(),
+            Some(Ok(WriteNews::Forgotten)) => {
+                store.pause();
+                next = timer_now();
+            }
             Some(Ok(news)) => store.hear(news),
             // The next renewal finds what was missed.
             Some(Err(RecvError::Lagged(_))) => {}
@@ -52,7 +55,11 @@ pub(super) async fn keep(store: Weak<Inner>) {
                     return;
                 }
                 next = timer_now() + RENEWED_EVERY;
-                if let Err(fault) = renewals.renew(&store).await {
+                let renewed = renewals.renew(&store).await;
+                if !store.own.lock().ended_lost.is_empty() {
+                    next = timer_now();
+                }
+                if let Err(fault) = renewed {
                     tracing::debug!(error = %fault, "the lease of writes could not be renewed");
                     renewals.unbroken_since = None;
                     next = timer_now() + PAUSE;
@@ -83,6 +90,11 @@ impl Renewals {
         let begun = timer_now();
         let (born, gone) = store.run::<(String, Vec<(String, u8)>)>(&renew).await?;
         store.seen(&born);
+        // An unbroken lease goes on; a broken one begins when nothing of it is with others.
+        {
+            let mut own = store.own.lock();
+            own.leased_at = own.leased_at.filter(|at| begun - *at < LEASE).map(|_| begun);
+        }
         let now = timer_now();
         self.last = Some(now);
         let unbroken_since = *self.unbroken_since.get_or_insert(now);
@@ -165,7 +177,12 @@ impl Inner {
     /// Adds the writes again that are gone. Gives up those that another replica has taken.
     async fn look_for_lost(self: &Arc<Self>) -> Result<(), StoreError> {
         let kept = self.own.lock().kept_writes();
+        let mut is_adding = false;
         for some in kept.chunks(AT_ONCE) {
+            if std::mem::take(&mut is_adding) {
+                // The others wait for the rest.
+                self.say(WriteNews::Forgotten);
+            }
             let mut look = self.command(scripts::LOST);
             for number in some {
                 look.arg(hex(*number));
@@ -180,13 +197,14 @@ impl Inner {
                     Err(StoreError::Elsewhere) => self.lost(number, false),
                     other => other?,
                 }
+                is_adding = true;
             }
         }
         Ok(())
     }
 
     /// Takes up writes of this replica of which it does not know: the answer was lost.
-    async fn look_for_forgotten(&self) -> Result<(), StoreError> {
+    async fn look_for_forgotten(self: &Arc<Self>) -> Result<(), StoreError> {
         let mine = self.run::<Vec<String>>(&self.command(scripts::MINE)).await?;
         let mine = mine.iter().filter_map(|number| u64::from_str_radix(number, 16).ok());
         let forgotten: Vec<u64> = {
@@ -194,6 +212,13 @@ impl Inner {
             mine.filter(|number| !own.has(*number) && !own.removing.contains(number)).collect()
         };
         for number in forgotten {
+            if self.own.lock().has_ended_here(number) {
+                // Redis has come back with older data.
+                match self.add_again(number).await {
+                    Ok(()) | Err(StoreError::Elsewhere) => continue,
+                    Err(fault) => return Err(fault),
+                }
+            }
             let look = self.script(scripts::LOOK, number);
             let (_, changes, lane) = self.run::<Looked>(&look).await?;
             let Some(lane) = lane else { continue };

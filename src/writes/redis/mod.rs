@@ -176,7 +176,9 @@ impl SharedStore {
         self.0.spawn(async move {
             let inserted = this.run::<(String, String, String, String)>(&insert).await;
             let (word, rest, place, born) = inserted.map_err(full)?;
-            this.seen(&born);
+            if !born.is_empty() {
+                this.seen(&born);
+            }
             match &*word {
                 "kept" => {
                     this.own.lock().placed(number, place);
@@ -234,6 +236,10 @@ impl SharedStore {
             let kept = this.progress(number, progress, true).await;
             if kept.is_err() {
                 this.own.lock().take(number);
+            } else if let Ok(Some(loaded)) = this.load(number).await {
+                let mut own = this.own.lock();
+                own.copy(number, loaded.copy);
+                own.placed(number, loaded.place);
             }
             kept
         })
@@ -295,10 +301,10 @@ impl SharedStore {
         Some(Stored { request, progress })
     }
 
-    /// Adds a write of this replica again that has ended, if Redis has lost it. False: there is no
-    /// copy of it here.
-    pub async fn add_again(&self, number: u64) -> bool {
-        self.0.add_again(number).await.is_ok()
+    /// Adds a write of this replica again that has ended, if Redis has lost it. `Elsewhere`: there
+    /// is no copy of it here.
+    pub async fn add_again(&self, number: u64) -> Result<(), StoreError> {
+        self.0.add_again(number).await
     }
 
     /// Takes a finished write from the replica that had it. False: it has not finished.
@@ -582,7 +588,9 @@ impl Store for SharedStore {
 /// The error of a write that was not added, because Redis has no memory.
 fn full(fault: StoreError) -> StoreError {
     match fault {
-        StoreError::Failed(reason) if reason.starts_with("OOM") => StoreError::Full(reason),
+        StoreError::Failed(reason) if reason.contains("OOM ") || reason.starts_with("OOM") => {
+            StoreError::Full(reason)
+        }
         other => other,
     }
 }

@@ -173,6 +173,11 @@ impl OwnWrites {
         }
     }
 
+    /// True if a write has ended here, as a copy shows.
+    pub fn has_ended_here(&self, number: u64) -> bool {
+        self.ended.contains_key(&number)
+    }
+
     /// Notes that Redis has lost all.
     pub fn lost_all(&mut self) {
         self.must_look = true;
@@ -269,10 +274,13 @@ impl OwnWrites {
         waiting.filter(|own| !own.lane.is_empty()).map(|own| own.lane.clone()).collect()
     }
 
-    /// The writes that Redis has.
+    /// The writes that Redis has, in the order of their places.
     pub fn kept_writes(&self) -> Vec<u64> {
         let kept = self.own.iter().filter(|(_, own)| own.changes.is_some() && own.is_placed);
-        kept.map(|(number, _)| *number).collect()
+        let mut kept: Vec<_> =
+            kept.map(|(number, own)| (own.place.parse::<u64>().unwrap_or(0), *number)).collect();
+        kept.sort_unstable();
+        kept.into_iter().map(|(_, number)| number).collect()
     }
 
     /// The places that Redis lacks, or all of them.

@@ -4,8 +4,8 @@
 //! beginning, and `ARGV[2]` the replica that asks. A place in a lane is `REPLICA:NUMBER`. Numbers
 //! are 16 hex digits.
 //!
-//! A server without memory refuses the first change of a script, unless it is a `DEL`; it takes
-//! the others then. So all scripts begin with one, apart from that which adds a write.
+//! A server without memory refuses the first change of a script, unless it is one that needs none,
+//! such as `DEL`; it takes the others then. So all scripts begin with one, apart from that which adds a write.
 
 /// Returns the text of a script: what all of them need, then its own part.
 macro_rules! script {
@@ -74,6 +74,7 @@ local time = redis.call('TIME')
 local now = math.floor((time[1] * 1000 + math.floor(time[2] / 1000)) / 64)
 local last = tonumber(redis.call('GET', KEYS[1]) or '0')
 if now <= last then now = last + 1 end
+redis.call('PERSIST', KEYS[1])
 redis.call('SET', KEYS[1], string.format('%.0f', now))
 return now";
 
@@ -115,12 +116,13 @@ pub const ADD_AGAIN: &str = script!(
 local number, lane, key, final_ms = ARGV[3], ARGV[7], ARGV[8], ARGV[13]
 local write = base .. 'write:' .. number
 alive(ARGV[10])
-local owner = redis.call('HGET', write, 'owner')
-if owner and owner ~= me then return {'elsewhere', ''} end
+local there = redis.call('HMGET', write, 'owner', 'changes')
+if there[1] and there[1] ~= me then return {'elsewhere', ''} end
+if there[1] and tonumber(there[2]) >= tonumber(ARGV[11]) then return {'kept', head(lane)} end
 if key ~= '' then
   local held = redis.call('GET', base .. 'key:' .. key)
   local other = string.sub(held or '', 1, 16)
-  local there = redis.call('HMGET', base .. 'write:' .. other, 'owner', 'state', 'lane')
+  there = redis.call('HMGET', base .. 'write:' .. other, 'owner', 'state', 'lane')
   if there[1] and other ~= number then
     local place = tonumber(place_of(there[1], there[3], other))
     if there[2] ~= 'queued' or place < tonumber(ARGV[12]) then return {'elsewhere', ''} end
@@ -136,8 +138,10 @@ if final_ms ~= '' then
   redis.call('HSET', write, 'final', '1')
   return {'kept', finish(me, number, lane, key, final_ms)}
 end
+redis.call('HSET', write, 'final', '0')
+redis.call('PERSIST', write)
 redis.call('SADD', base .. 'of:' .. me, number)
-join(lane, number, ARGV[12])
+join(lane, number, ARGV[12] ~= '0' and ARGV[12])
 return {'kept', head(lane)}"
 );
 
@@ -290,12 +294,13 @@ return heads"
 );
 
 /// Returns which of these writes this replica does not have any more, each with 1 if another has
-/// it.
+/// it, or has cancelled it.
 pub const LOST: &str = script!(
     r"
 local lost = {}
 for place = 3, #ARGV do
-  if redis.call('HGET', base .. 'write:' .. ARGV[place], 'owner') ~= me then
+  local held = redis.call('HMGET', base .. 'write:' .. ARGV[place], 'owner', 'state')
+  if held[1] ~= me or held[2] == 'cancelled' then
     lost[#lost + 1] = {ARGV[place], redis.call('EXISTS', base .. 'write:' .. ARGV[place])}
   end
 end

@@ -201,7 +201,8 @@ impl Queue {
         let is_finished = self.inner.lock().finished.contains_key(&number);
         let Some(shared) = self.store.shared().filter(|_| is_finished) else { return false };
         let Ok(None) = self.store.load(number).await else { return false };
-        if shared.add_again(number).await {
+        // After any other fault it may still be added.
+        if shared.add_again(number).await != Err(StoreError::Elsewhere) {
             return false;
         }
         let inner = &mut *self.inner.lock();
