@@ -5,7 +5,8 @@
 //! are 16 hex digits.
 //!
 //! A server without memory refuses the first change of a script, unless it is one that needs none,
-//! such as `DEL`; it takes the others then. So all scripts begin with one, apart from that which adds a write.
+//! such as `DEL`; it takes the others then. So all scripts begin with one, apart from that which
+//! adds a write.
 
 /// Returns the text of a script: what all of them need, then its own part.
 macro_rules! script {
