@@ -1,5 +1,6 @@
 //! The recovery from a Redis that has lost its data: each replica adds its own writes and places
-//! again, as they were. The order of a lane lasts, because nobody has a turn until all have done so.
+//! again, as they were. The order of a lane lasts, because nobody has a turn until all have done
+//! so.
 //!
 //! A replica whose lease may have ended adds no write again, apart from outcomes: another replica
 //! may have executed it.
