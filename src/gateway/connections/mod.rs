@@ -6,6 +6,7 @@
 
 mod addresses;
 pub mod descriptors;
+mod newcomers;
 mod quiet;
 pub mod slot;
 mod victims;
@@ -17,11 +18,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use slab::Slab;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 use self::addresses::{Addresses, OfAddress};
+use self::newcomers::Slots;
 use self::quiet::Quiet;
 use self::slot::{Listener, Slot, State, millis};
 use self::victims::{Choice, Seen, choose};
@@ -29,11 +30,11 @@ use crate::clock::timer_now;
 use crate::config::Listen;
 use crate::telemetry::Metrics;
 
-/// The share of all connections that one look chooses as victims. Chosen here: a look at 10,000
-/// takes a millisecond, and a flood of 10,000 a second needs sixteen.
+/// The share of all connections that one look chooses as idle victims. Chosen here: a look at 10,000
+/// takes a millisecond, and 10,000 new ones a second need sixteen.
 const VICTIMS_SHARE: usize = 16;
-/// The time for which a choice holds. Chosen here: ages hardly change meanwhile, and a flood that
-/// needs few victims costs two looks a second.
+/// The time for which a choice holds. Chosen here: ages hardly change meanwhile, and a need of
+/// few victims costs two looks a second.
 const CHOICE_MS: u64 = 500;
 /// Connections that are seen under one lock. Chosen here: it is held for some ten microseconds.
 const SEEN_AT_ONCE: usize = 256;
@@ -74,7 +75,7 @@ pub struct Connections {
     /// Zero: any number.
     max_per_address: AtomicU32,
     open: AtomicU32,
-    slots: Mutex<Slab<Arc<Slot>>>,
+    slots: Mutex<Slots>,
     addresses: Arc<Addresses>,
     /// Notified at each end of a connection.
     ended: Notify,
@@ -225,6 +226,11 @@ impl Connections {
     fn evict(&self) -> Room {
         let now = timer_now();
         let at = millis(self.origin, now);
+        while let Some(slot) = self.ripe_newcomer(at) {
+            if self.is_ended(&slot, now) {
+                return Room::Evicted;
+            }
+        }
         let mut chosen = self.chosen.lock();
         if at >= chosen.at + CHOICE_MS {
             chosen.victims.clear();
@@ -243,19 +249,31 @@ impl Connections {
                 }
                 continue;
             };
-            let slot = self.slots.lock().get(key).map(Arc::clone);
+            let slot = self.slots.lock().open.get(key).map(Arc::clone);
             // Another request came and ended meanwhile, or another connection has its place.
             let Some(slot) = slot.filter(|slot| slot.since() == since) else { continue };
-            let is_known = slot.is_known();
-            if slot.evict() {
-                self.metrics.connection_ended(if is_known { EVICTED_IDLE } else { EVICTED_NEW });
-                if let Some(connections) = self.logs.full.event(now) {
-                    let max = self.max.load(Ordering::Relaxed);
-                    tracing::warn!(connections, max, "connections were ended to make room");
-                }
+            if self.is_ended(&slot, now) {
                 return Room::Evicted;
             }
         }
+    }
+
+    fn ripe_newcomer(&self, at: u64) -> Option<Arc<Slot>> {
+        self.slots.lock().take_ripe(at)
+    }
+
+    /// Ends a connection to make room. False: it may not be ended any more.
+    fn is_ended(&self, slot: &Slot, now: Instant) -> bool {
+        let is_known = slot.is_known();
+        let is_evicted = slot.evict();
+        if is_evicted {
+            self.metrics.connection_ended(if is_known { EVICTED_IDLE } else { EVICTED_NEW });
+            if let Some(connections) = self.logs.full.event(now) {
+                let max = self.max.load(Ordering::Relaxed);
+                tracing::warn!(connections, max, "connections were ended to make room");
+            }
+        }
+        is_evicted
     }
 
     /// Looks at all connections, some at a time: the lock delays their ends and begins.
@@ -264,10 +282,10 @@ impl Connections {
         let mut next = 0;
         loop {
             let slots = self.slots.lock();
-            if next >= slots.capacity() {
+            if next >= slots.open.capacity() {
                 return seen;
             }
-            let some = (next..next + SEEN_AT_ONCE).filter_map(|key| Some((key, slots.get(key)?)));
+            let some = (next..next + SEEN_AT_ONCE).filter_map(|key| Some((key, slots.open.get(key)?)));
             seen.extend(some.map(|(key, slot)| Seen {
                 key,
                 is_busy: !slot.may_end(),
@@ -311,7 +329,7 @@ impl Connections {
     /// Open connections by listener and state.
     pub fn figures(&self) -> impl Iterator<Item = (Listener, State, u64)> {
         let mut counts = [[0_u64; State::ALL.len()]; Listener::ALL.len()];
-        for (_, slot) in self.slots.lock().iter() {
+        for (_, slot) in self.slots.lock().open.iter() {
             counts[slot.listener as usize][slot.state() as usize] += 1;
         }
         Listener::ALL.into_iter().flat_map(move |listener| {
@@ -361,7 +379,7 @@ impl Drop for Place {
         let connections = &self.connections;
         let mut slots = connections.slots.lock();
         // A place belongs to one guard.
-        drop(slots.try_remove(self.key));
+        drop(slots.open.try_remove(self.key));
         drop(slots);
         connections.open.fetch_sub(1, Ordering::AcqRel);
         connections.ended.notify_waiters();

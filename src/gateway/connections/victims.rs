@@ -1,8 +1,7 @@
-//! The choice of connections that make room for others. Pure: times are arguments.
+//! The choice of idle connections that make room for others. Pure: times are arguments.
 //!
-//! Connections without a request of a client go first, the oldest before the others, also while a
-//! stranger's request is under way; then those that are idle, the longest first. A request of a
-//! client is never a victim.
+//! Connections without a request of a client go before them (`newcomers.rs`). A request of a client
+//! is never a victim.
 
 use std::cmp::Reverse;
 
@@ -11,8 +10,8 @@ use std::cmp::Reverse;
 pub const RIPE_MS: u64 = 1_000;
 /// The time in milliseconds within which the head of a stream becomes a request. Chosen here: many
 /// times what a task needs to begin on a busy machine.
-const HEAD_MS: u64 = 250;
-/// The share of new connections among all at which unripe ones are waited for. Chosen here: idle
+pub const HEAD_MS: u64 = 250;
+/// The share of new connections among all at which they are waited for. Chosen here: idle
 /// connections of clients do not pay for a flood.
 const FLOOD_SHARE: usize = 16;
 /// The longest wait in milliseconds for a connection that becomes idle, which nobody announces.
@@ -39,35 +38,34 @@ pub enum Choice<T> {
     Wait(u64),
 }
 
-/// Chooses at most `count` victims of one kind.
+/// Chooses at most `count` idle connections, if new ones are few.
 pub fn choose<T: Copy + Ord>(
     seen: impl Iterator<Item = Seen<T>>,
     now: u64,
     count: usize,
 ) -> Choice<T> {
-    let (mut ripe, mut idle, mut unripe, mut all) = (Vec::new(), Vec::new(), Vec::new(), 0_usize);
+    let (mut idle, mut unripe, mut all) = (Vec::new(), Vec::new(), 0_usize);
     for Seen { key, is_busy, is_known, since, head_at } in seen {
         all += 1;
         let head_until = if head_at > 0 { head_at + HEAD_MS } else { 0 };
         if is_busy || (is_known && now < head_until) {
             continue;
         }
-        let ripe_at = (since + RIPE_MS).max(head_until);
-        match (is_known, now >= ripe_at) {
-            (true, _) => idle.push((key, since)),
-            (false, true) => ripe.push((key, since)),
-            (false, false) => unripe.push(ripe_at),
+        if is_known {
+            idle.push((key, since));
+        } else {
+            unripe.push((since + RIPE_MS).max(head_until));
         }
     }
     let is_flood = unripe.len() * FLOOD_SHARE >= all;
-    let mut victims = if ripe.is_empty() && !is_flood { idle } else { ripe };
-    if victims.is_empty() {
-        let until_ripe = unripe.iter().min().map_or(LOOK_AGAIN_MS, |ripe_at| ripe_at - now);
-        return Choice::Wait(until_ripe.min(LOOK_AGAIN_MS));
+    if idle.is_empty() || is_flood {
+        let ripe_at = unripe.into_iter().min();
+        let until_ripe = ripe_at.map_or(LOOK_AGAIN_MS, |ripe_at| ripe_at.saturating_sub(now));
+        return Choice::Wait(until_ripe.clamp(1, LOOK_AGAIN_MS));
     }
-    victims.sort_unstable_by_key(|(key, since)| Reverse((*since, *key)));
-    let first = victims.len().saturating_sub(count);
-    Choice::Victims(victims.split_off(first))
+    idle.sort_unstable_by_key(|(key, since)| Reverse((*since, *key)));
+    let first = idle.len().saturating_sub(count);
+    Choice::Victims(idle.split_off(first))
 }
 
 #[cfg(test)]
@@ -97,13 +95,6 @@ mod tests {
     }
 
     #[test]
-    fn new_connections_go_before_idle_ones_and_the_oldest_first() {
-        let all = [idle(1, 50_000), new(2, 2_000), new(3, 5_000), idle(4, 9), new(5, 999)];
-        assert_eq!(chosen(&all, 9), Ok(vec![3, 2]));
-        assert_eq!(chosen(&all, 1), Ok(vec![3]));
-    }
-
-    #[test]
     fn idle_connections_go_the_longest_first() {
         let all: Vec<_> = (1..=20).map(|key| idle(key, u64::from(key) * 10)).collect();
         assert_eq!(chosen(&all, 3), Ok(vec![20, 19, 18]));
@@ -118,8 +109,6 @@ mod tests {
         assert_eq!(chosen(&[Seen { is_known: true, ..head }], 9), Err(LOOK_AGAIN_MS));
         // Nor do idle connections make room meanwhile.
         assert_eq!(chosen(&[head, idle(4, 9)], 9), Err(1));
-        let long_ago = Seen { head_at: NOW - HEAD_MS, ..head };
-        assert_eq!(chosen(&[long_ago], 9), Ok(vec![3]));
     }
 
     #[test]
