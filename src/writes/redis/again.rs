@@ -22,9 +22,10 @@ const PAUSE: Duration = Duration::from_secs(2);
 const AT_ONCE: usize = 200;
 
 impl Inner {
-    /// Notes the age of all data in Redis; empty: there is none. Another one than before: it has
+    /// Notes the age of all data in Redis; empty: there is none. Another begin than before: it has
     /// lost all.
-    pub(super) fn seen(&self, born: &str) {
+    pub(super) fn seen(&self, age: &str) {
+        let (born, micros) = age.split_once(' ').unwrap_or((age, "0"));
         let mut own = self.own.lock();
         let now = (!born.is_empty()).then(|| born.to_owned());
         if own.born == now {
@@ -32,7 +33,10 @@ impl Inner {
         }
         let before = std::mem::replace(&mut own.born, now);
         if before.is_none() {
-            return;
+            drop(own);
+            // A replica that starts just after a loss: the others add their writes.
+            let age = Duration::from_micros(micros.parse().unwrap_or_default());
+            return self.pause_for(PAUSE.saturating_sub(age));
         }
         own.lost_all();
         drop(own);
@@ -43,7 +47,13 @@ impl Inner {
 
     /// Gives nobody a turn for a while: a replica adds writes again.
     pub(super) fn pause(&self) {
-        self.own.lock().turns_from = Some(timer_now() + PAUSE);
+        self.pause_for(PAUSE);
+    }
+
+    fn pause_for(&self, time: Duration) {
+        let until = timer_now() + time;
+        let mut own = self.own.lock();
+        own.turns_from = own.turns_from.max(Some(until));
     }
 
     pub(super) fn has_just_lost(&self) -> bool {

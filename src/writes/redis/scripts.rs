@@ -2,7 +2,8 @@
 //!
 //! All keys have the same hash tag, so that they are in one slot of a cluster. `ARGV[1]` is their
 //! beginning, and `ARGV[2]` the replica that asks. A place in a lane is `REPLICA:NUMBER`. Numbers
-//! are 16 hex digits.
+//! are 16 hex digits. The age of all data is the time of their begin, and the microseconds since
+//! then, where the server's clock is asked.
 //!
 //! A server without memory refuses the first change of a script, unless it is one that needs none,
 //! such as `DEL`; it takes the others then. So all scripts begin with one, apart from that which
@@ -23,7 +24,8 @@ local function alive(ms)
   redis.call('SET', base .. 'alive:' .. me, 1, 'PX', ms)
   redis.call('SADD', base .. 'owners', me)
   redis.call('SET', base .. 'born', string.format('%.0f', now_us()), 'NX')
-  return redis.call('GET', base .. 'born')
+  local born = redis.call('GET', base .. 'born')
+  return born .. ' ' .. string.format('%.0f', now_us() - born)
 end
 local function join(lane, number, place)
   if lane == '' then return '0' end

@@ -62,6 +62,29 @@ async fn a_redis_that_forgets_writes_loses_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_starts_after_a_loss_waits_for_the_others() {
+    let mut replicas = start().await;
+    let gate = replicas.world.close_gate("POST", COMMENTS);
+    replicas.accept(0, "first").await;
+    replicas.world.held(gate, 1).await;
+    let second = replicas.accept(0, "second").await;
+    replicas.redis().run("FLUSHALL");
+    replicas.join();
+    eventually(|| replicas.all().all(is_open)).await;
+    let third = replicas.comment(3, "third", &[]);
+    let course = async {
+        replicas.in_lanes(3, 1).await;
+        let writes = "EVAL \"return #redis.call('KEYS', '*:write:*')\" 0";
+        eventually(|| replicas.redis().run(writes) == ":2").await;
+        replicas.world.open_gate(gate);
+    };
+    let (third, ()) = join(third, course).await;
+    third.assert_status(201);
+    assert_eq!(replicas.end(0, &second).await, "done");
+    assert_eq!(replicas.made().await, ["first", "second", "third"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_key_lasts_in_a_redis_that_forgets_it() {
     let replicas = start().await;
     let gate = replicas.world.close_gate("POST", COMMENTS);

@@ -72,6 +72,11 @@ impl Replicas {
         replicas
     }
 
+    /// Starts one more.
+    fn join(&mut self) {
+        self.others.push(gateway_by(&self.world.text, &self.world.clock));
+    }
+
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Current>> {
         std::iter::once(&self.world.current).chain(self.others.iter().map(|(current, _)| current))
     }
