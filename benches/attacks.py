@@ -298,6 +298,15 @@ def rapid_resets():
         )
 
 
+def repeated_headers():
+    """The frames of a stream that the gateway resets for a second head, and further ones on it."""
+    for stream in range(1, 2**30, 2):
+        fields = [(":method", "POST"), (":scheme", "http"), (":authority", "weir"), (":path", ISSUES)]
+        yield frame(1, 4, stream, b"".join(literal(name, value) for name, value in fields))
+        for _ in range(100):
+            yield frame(1, 4, stream, b"") * 1000
+
+
 def flood(port, frames, under_way, may_end):
     """Floods over some connections, each of which begins again when the gateway ends it."""
     lives = []
@@ -349,6 +358,7 @@ GOING_ON = {
         functools.partial(flood, frames=same_frames(8, 0, 0, (1).to_bytes(4, "big"))),
         f"{FLOODERS} floods of WINDOW_UPDATE",
     ),
+    "headers": (functools.partial(flood, frames=repeated_headers), f"{FLOODERS} floods of HEADERS"),
     "resets": (functools.partial(flood, frames=rapid_resets), f"{FLOODERS} rapid resets"),
 }
 

@@ -149,8 +149,12 @@ async fn serve(
             None => pending().await,
         }
     };
+    let until_drain = async {
+        serve_until_end(&mut signals, &current, &manager).await;
+        delay_drain(&mut signals, &current, &manager).await;
+    };
     let ended = tokio::select! {
-        () = serve_until_end(&mut signals, &current, &manager) => None,
+        () = until_drain => None,
         successor = successor => Some(successor),
     };
     if let Some(successor) = ended {
@@ -158,7 +162,6 @@ async fn serve(
         admin.hand_over();
         hand_over(&current, listening, &successor, store.as_deref()).await;
     } else {
-        delay_drain(&mut signals, &current, &manager).await;
         // A process that has the sockets goes on with them when this one ends.
         let passed = takeover.as_ref().and_then(Takeover::passed);
         drop(takeover);

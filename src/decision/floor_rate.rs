@@ -27,6 +27,11 @@ impl FloorRate {
         self.patience
     }
 
+    /// The time by which the client is late now.
+    pub fn late(&self) -> Duration {
+        self.window.saturating_sub(self.patience)
+    }
+
     /// Records that the client took `bytes` after a wait.
     pub fn took(&mut self, bytes: usize, waited: Duration) {
         if waited.is_zero() && self.patience == self.window {

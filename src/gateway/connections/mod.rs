@@ -30,11 +30,11 @@ use crate::clock::timer_now;
 use crate::config::Listen;
 use crate::telemetry::Metrics;
 
-/// The share of all connections that one look chooses as idle victims. Chosen here: a look at 10,000
-/// takes a millisecond, and 10,000 new ones a second need sixteen.
+/// The share of all connections that one look chooses as idle or slow victims. Chosen here: a look
+/// at 10,000 takes a millisecond, and 10,000 new ones a second need sixteen.
 const VICTIMS_SHARE: usize = 16;
-/// The time for which a choice holds. Chosen here: ages hardly change meanwhile, and a need of
-/// few victims costs two looks a second.
+/// The time for which a choice holds. Chosen here: ages hardly change meanwhile, and a need of few
+/// victims costs two looks a second.
 const CHOICE_MS: u64 = 500;
 /// Connections that are seen under one lock. Chosen here: it is held for some ten microseconds.
 const SEEN_AT_ONCE: usize = 256;
@@ -47,6 +47,7 @@ const EVICTION_PATIENCE: Duration = Duration::from_millis(50);
 /// The reasons of `weir_connections_ended_total`.
 const EVICTED_NEW: &str = "evicted_new";
 const EVICTED_IDLE: &str = "evicted_idle";
+const EVICTED_SLOW: &str = "evicted_slow";
 const PROXY_HEADER: &str = "proxy_header";
 const PER_ADDRESS: &str = "connections_max_per_address";
 
@@ -264,10 +265,14 @@ impl Connections {
 
     /// Ends a connection to make room. False: it may not be ended any more.
     fn is_ended(&self, slot: &Slot, now: Instant) -> bool {
-        let is_known = slot.is_known();
+        let reason = match slot.is_known() {
+            false => EVICTED_NEW,
+            true if slot.requests() == 0 => EVICTED_IDLE,
+            true => EVICTED_SLOW,
+        };
         let is_evicted = slot.evict();
         if is_evicted {
-            self.metrics.connection_ended(if is_known { EVICTED_IDLE } else { EVICTED_NEW });
+            self.metrics.connection_ended(reason);
             if let Some(connections) = self.logs.full.event(now) {
                 let max = self.max.load(Ordering::Relaxed);
                 tracing::warn!(connections, max, "connections were ended to make room");
@@ -285,10 +290,12 @@ impl Connections {
             if next >= slots.open.capacity() {
                 return seen;
             }
-            let some = (next..next + SEEN_AT_ONCE).filter_map(|key| Some((key, slots.open.get(key)?)));
+            let some =
+                (next..next + SEEN_AT_ONCE).filter_map(|key| Some((key, slots.open.get(key)?)));
             seen.extend(some.map(|(key, slot)| Seen {
                 key,
                 is_busy: !slot.may_end(),
+                is_slow: slot.requests() > 0,
                 is_known: slot.is_known(),
                 since: slot.since(),
                 head_at: slot.head_at(),
@@ -329,7 +336,7 @@ impl Connections {
     /// Open connections by listener and state.
     pub fn figures(&self) -> impl Iterator<Item = (Listener, State, u64)> {
         let mut counts = [[0_u64; State::ALL.len()]; Listener::ALL.len()];
-        for (_, slot) in self.slots.lock().open.iter() {
+        for (_, slot) in &self.slots.lock().open {
             counts[slot.listener as usize][slot.state() as usize] += 1;
         }
         Listener::ALL.into_iter().flat_map(move |listener| {

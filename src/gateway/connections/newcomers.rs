@@ -1,6 +1,6 @@
 //! The connections that have carried no request of a client, in the order of their begins. A flood
-//! finds its victims here, each in an instant: a look at all connections would delay the requests of
-//! clients for milliseconds.
+//! finds its victims here, each in an instant: a look at all connections would delay the requests
+//! of clients for milliseconds.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ const STALE_MIN: usize = 64;
 #[derive(Default)]
 pub struct Slots {
     pub open: Slab<Arc<Slot>>,
-    /// Keys and begins in milliseconds, the oldest first. An entry stays when its connection ends or
-    /// becomes known.
+    /// Keys and begins in milliseconds, the oldest first. An entry stays when its connection ends
+    /// or becomes known.
     newcomers: VecDeque<(usize, u64)>,
 }
 

@@ -1,22 +1,33 @@
 //! The state of one connection, which its task and the choice of victims share. No lock is taken.
 //!
 //! A connection is busy while a request is under way on it. A busy one cannot be evicted once it
-//! has carried a request of a client: a stranger's request protects nothing. An evicted one carries
-//! no further request, and a client's request that it has begun does not go on.
+//! has carried a request of a client, unless all of its requests wait for a slow client: a
+//! stranger's request protects nothing. An evicted one carries no further request, and a client's
+//! request that it has begun does not go on.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, timeout};
 
 /// The flag of an evicted connection.
 const EVICTED: u32 = 1 << 31;
 /// The flag of a connection that has carried a request of a client.
 const KNOWN: u32 = 1 << 30;
 /// The bits that count the requests under way. No connection has so many streams.
-const REQUESTS: u32 = KNOWN - 1;
+const REQUESTS: u32 = ONE_SLOW - 1;
+/// One of those that wait for a slow client, in the bits above.
+const ONE_SLOW: u32 = 1 << 15;
+/// The bits of their number.
+const SLOW: u32 = KNOWN - ONE_SLOW;
+
+/// The time that a client may be late, by its floor rate, before its connection may make room for
+/// another one. Chosen here: many round trips, and a fraction of the usual patience.
+pub const SLOW_AFTER: Duration = Duration::from_secs(5);
 
 /// The listener that a connection came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -128,6 +139,31 @@ impl Slot {
         self.state.load(Ordering::Relaxed) & KNOWN != 0
     }
 
+    /// Notes that a request under way waits for its client, who is slow.
+    pub fn is_slow(self: &Arc<Self>) -> Slow {
+        self.state.fetch_add(ONE_SLOW, Ordering::AcqRel);
+        Slow(Arc::clone(self))
+    }
+
+    /// Awaits what a client has to do for its request, within a time. `late`: the time by which the
+    /// client is late already.
+    pub async fn awaits_client<T>(
+        self: &Arc<Self>,
+        late: Duration,
+        within: Duration,
+        what: impl Future<Output = T>,
+    ) -> Result<T, Elapsed> {
+        let mut what = pin!(what);
+        let not_slow = SLOW_AFTER.saturating_sub(late).min(within);
+        match timeout(not_slow, &mut what).await {
+            Err(_) if not_slow < within => {
+                let _slow = self.is_slow();
+                timeout(within.saturating_sub(not_slow), what).await
+            }
+            ended => ended,
+        }
+    }
+
     /// True if the connection makes room for another one, and ends.
     pub fn is_evicted(&self) -> bool {
         self.state.load(Ordering::Acquire) & EVICTED != 0
@@ -157,7 +193,8 @@ impl Slot {
         }
     }
 
-    /// True if no request of a client is under way and it was not evicted before.
+    /// True if no request of a client is under way that does not wait for it, and it was not
+    /// evicted before.
     pub(super) fn may_end(&self) -> bool {
         may_end(self.state.load(Ordering::Acquire))
     }
@@ -175,8 +212,8 @@ impl Slot {
         self.head_at.load(Ordering::Relaxed)
     }
 
-    /// Ends the connection unless a request of a client is under way. False: one is, or it was
-    /// evicted before.
+    /// Ends the connection unless a request of a client is under way that does not wait for it.
+    /// False: one is, or it was evicted before.
     pub(super) fn evict(&self) -> bool {
         let Some(task) = self.task.get() else { return false };
         let is_evicted = self.changed(|state| may_end(state).then_some(state | EVICTED));
@@ -194,12 +231,22 @@ impl Slot {
 
 /// True if a connection in this state may be evicted.
 const fn may_end(state: u32) -> bool {
-    state & EVICTED == 0 && (state & KNOWN == 0 || state & REQUESTS == 0)
+    let is_slow = (state & SLOW) / ONE_SLOW == state & REQUESTS;
+    state & EVICTED == 0 && (state & KNOWN == 0 || is_slow)
 }
 
 /// Whole milliseconds of the process's time.
 pub(super) fn millis(origin: Instant, now: Instant) -> u64 {
     u64::try_from(now.saturating_duration_since(origin).as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Guard: a request under way waits for a slow client.
+pub struct Slow(Arc<Slot>);
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        self.0.state.fetch_sub(ONE_SLOW, Ordering::AcqRel);
+    }
 }
 
 /// Guard: a request of an HTTP/2 stream is under way.
@@ -277,6 +324,28 @@ mod tests {
         assert!(!slot.evict());
         assert!(!task.is_finished() && slot.requests() == 1);
         slot.end(timer_now());
+        assert!(slot.evict());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_whose_requests_all_wait_for_it_may_be_evicted() {
+        let (slot, _task) = served();
+        let slot = Arc::new(slot);
+        assert!(slot.begin() && slot.begin());
+        slot.know();
+        let first = slot.is_slow();
+        assert!(!slot.evict());
+        let never = std::future::pending::<()>();
+        let mut waits = pin!(slot.awaits_client(SLOW_AFTER / 2, 6 * SLOW_AFTER, never));
+        let instant = Duration::from_millis(1);
+        assert!(timeout((SLOW_AFTER / 2).saturating_sub(instant), &mut waits).await.is_err());
+        assert!(!slot.may_end());
+        assert!(timeout(2 * instant, &mut waits).await.is_err());
+        assert!(slot.may_end());
+        assert!(waits.await.is_err() && !slot.may_end());
+        drop(first);
+        slot.end(timer_now());
+        let _second = slot.is_slow();
         assert!(slot.evict());
     }
 

@@ -1,7 +1,7 @@
-//! The choice of idle connections that make room for others. Pure: times are arguments.
+//! The choice of idle and slow connections that make room for others. Pure: times are arguments.
 //!
 //! Connections without a request of a client go before them (`newcomers.rs`). A request of a client
-//! is never a victim.
+//! that does not wait for its client is never a victim.
 
 use std::cmp::Reverse;
 
@@ -21,8 +21,10 @@ const LOOK_AGAIN_MS: u64 = 50;
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<T> {
     pub key: T,
-    /// True if a request of a client is under way, or if it ends anyway.
+    /// True if a request of a client is under way that does not wait for it, or if it ends anyway.
     pub is_busy: bool,
+    /// True if requests of a client are under way, and all wait for it.
+    pub is_slow: bool,
     pub is_known: bool,
     /// Milliseconds: begin of a new connection, or begin of its idleness.
     pub since: u64,
@@ -38,34 +40,36 @@ pub enum Choice<T> {
     Wait(u64),
 }
 
-/// Chooses at most `count` idle connections, if new ones are few.
+/// Chooses at most `count` idle connections, or slow ones where none is idle, if new ones are few.
 pub fn choose<T: Copy + Ord>(
     seen: impl Iterator<Item = Seen<T>>,
     now: u64,
     count: usize,
 ) -> Choice<T> {
-    let (mut idle, mut unripe, mut all) = (Vec::new(), Vec::new(), 0_usize);
-    for Seen { key, is_busy, is_known, since, head_at } in seen {
+    let (mut idle, mut slow, mut unripe, mut all) = (Vec::new(), Vec::new(), Vec::new(), 0_usize);
+    for Seen { key, is_busy, is_slow, is_known, since, head_at } in seen {
         all += 1;
         let head_until = if head_at > 0 { head_at + HEAD_MS } else { 0 };
         if is_busy || (is_known && now < head_until) {
             continue;
         }
         if is_known {
-            idle.push((key, since));
+            let kind = if is_slow { &mut slow } else { &mut idle };
+            kind.push((key, since));
         } else {
             unripe.push((since + RIPE_MS).max(head_until));
         }
     }
     let is_flood = unripe.len() * FLOOD_SHARE >= all;
-    if idle.is_empty() || is_flood {
+    let mut victims = if idle.is_empty() { slow } else { idle };
+    if victims.is_empty() || is_flood {
         let ripe_at = unripe.into_iter().min();
         let until_ripe = ripe_at.map_or(LOOK_AGAIN_MS, |ripe_at| ripe_at.saturating_sub(now));
         return Choice::Wait(until_ripe.clamp(1, LOOK_AGAIN_MS));
     }
-    idle.sort_unstable_by_key(|(key, since)| Reverse((*since, *key)));
-    let first = idle.len().saturating_sub(count);
-    Choice::Victims(idle.split_off(first))
+    victims.sort_unstable_by_key(|(key, since)| Reverse((*since, *key)));
+    let first = victims.len().saturating_sub(count);
+    Choice::Victims(victims.split_off(first))
 }
 
 #[cfg(test)]
@@ -75,7 +79,7 @@ mod tests {
     const NOW: u64 = 100_000;
 
     fn seen(key: u32, is_busy: bool, is_known: bool, age: u64) -> Seen<u32> {
-        Seen { key, is_busy, is_known, since: NOW - age, head_at: 0 }
+        Seen { key, is_busy, is_slow: false, is_known, since: NOW - age, head_at: 0 }
     }
 
     fn new(key: u32, age: u64) -> Seen<u32> {
@@ -98,6 +102,13 @@ mod tests {
     fn idle_connections_go_the_longest_first() {
         let all: Vec<_> = (1..=20).map(|key| idle(key, u64::from(key) * 10)).collect();
         assert_eq!(chosen(&all, 3), Ok(vec![20, 19, 18]));
+    }
+
+    #[test]
+    fn slow_connections_go_after_idle_ones() {
+        let slow = Seen { is_slow: true, ..idle(1, 50_000) };
+        assert_eq!(chosen(&[slow, idle(2, 10)], 9), Ok(vec![2]));
+        assert_eq!(chosen(&[slow, seen(3, true, true, 60_000)], 9), Ok(vec![1]));
     }
 
     #[test]

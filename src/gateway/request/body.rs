@@ -10,11 +10,11 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::Version;
 use http::header::EXPECT;
-use tokio::time::timeout;
 
 use crate::clock::timer_now;
 use crate::decision::body_pace::BodyPace;
 use crate::decision::scheduler::shared_capacity::Holder;
+use crate::gateway::connections::slot::Slot;
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::chunks::{BadChunk, ChunkReader};
 use crate::gateway::request::validate::BodyFraming;
@@ -32,11 +32,12 @@ const RAW_BYTES: usize = usize::MAX / 2;
 pub struct BodyMemory(Arc<SharedSpace>);
 
 /// The bounds of one body.
-#[derive(Clone, Copy)]
 pub struct BodyBounds {
     pub framing: BodyFraming,
     pub bytes_max: usize,
     pub pace: BodyPace,
+    /// Its connection.
+    pub slot: Arc<Slot>,
 }
 
 pub enum BodyRead {
@@ -65,6 +66,7 @@ pub struct BegunBody {
 pub struct BodyReader {
     chunks: Option<ChunkReader>,
     pace: BodyPace,
+    slot: Arc<Slot>,
     received: u64,
     /// The time spent in reading; that of the gateway's own waits does not count.
     taken: Duration,
@@ -122,11 +124,11 @@ impl BodyMemory {
     pub async fn read(
         &self,
         session: &mut Session,
-        BodyBounds { framing, bytes_max, pace }: BodyBounds,
+        BodyBounds { framing, bytes_max, pace, slot }: BodyBounds,
         holder: Holder,
     ) -> Result<BodyRead, BodyFault> {
         let mut memory = self.0.share(holder);
-        let mut reader = BodyReader::begin(session, framing, pace).await;
+        let mut reader = BodyReader::begin(session, framing, pace, slot).await;
         let is_too_long = reader.left.is_some_and(|left| left > bytes_max as u64);
         let mut body = BytesMut::new();
         while !is_too_long && let Some(piece) = reader.next(session).await? {
@@ -151,9 +153,9 @@ impl BodyMemory {
 /// Reads a body that the request has no use for, and keeps nothing of it.
 pub async fn discard(
     session: &mut Session,
-    BodyBounds { framing, bytes_max, pace }: BodyBounds,
+    BodyBounds { framing, bytes_max, pace, slot }: BodyBounds,
 ) -> Result<Discarded, BodyFault> {
-    let mut reader = BodyReader::begin(session, framing, pace).await;
+    let mut reader = BodyReader::begin(session, framing, pace, slot).await;
     if reader.left.is_some_and(|left| left > bytes_max as u64) {
         return Ok(Discarded::TooLarge);
     }
@@ -185,7 +187,12 @@ fn expects_continue(session: &Session) -> bool {
 
 impl BodyReader {
     /// Must precede any read of the body. Sends `100 Continue` if the client expects it.
-    async fn begin(session: &mut Session, framing: BodyFraming, pace: BodyPace) -> Self {
+    async fn begin(
+        session: &mut Session,
+        framing: BodyFraming,
+        pace: BodyPace,
+        slot: Arc<Slot>,
+    ) -> Self {
         // First, because the framework prepares its own reader on the first write.
         let is_raw = framing == BodyFraming::Chunked && !session.is_http2();
         if is_raw {
@@ -202,6 +209,7 @@ impl BodyReader {
         Self {
             chunks: is_raw.then(ChunkReader::default),
             pace,
+            slot,
             received: 0,
             taken: Duration::ZERO,
             left,
@@ -219,7 +227,8 @@ impl BodyReader {
             return Err(BodyFault::Timeout);
         }
         let began = timer_now();
-        let read = timeout(within, session.read_body()).await;
+        let late = self.pace.pause_max.saturating_sub(within);
+        let read = self.slot.awaits_client(late, within, session.read_body()).await;
         self.taken += timer_now().saturating_duration_since(began);
         let piece = match read {
             Ok(Ok(piece)) => piece,

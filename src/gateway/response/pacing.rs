@@ -5,10 +5,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::time::timeout;
-
 use crate::clock::timer_now;
 use crate::decision::floor_rate::FloorRate;
+use crate::gateway::connections::slot::Slot;
 use crate::gateway::error::{MEMORY_NEEDED, SLOT_NEEDED, SLOW_CLIENT};
 use crate::gateway::response::long_texts::Reading;
 use crate::gateway::session::Left;
@@ -44,17 +43,18 @@ pub struct Streams(AtomicUsize);
 
 pub struct Pacing {
     rate: FloorRate,
+    slot: Arc<Slot>,
     streams: Option<Arc<Streams>>,
     reading: Option<Reading>,
 }
 
 impl Pacing {
-    /// `streams` are those of an HTTP/2 connection.
-    pub fn new(rate: FloorRate, streams: Option<Arc<Streams>>) -> Self {
+    /// `slot` is that of the connection, `streams` are those of HTTP/2.
+    pub fn new(rate: FloorRate, slot: Arc<Slot>, streams: Option<Arc<Streams>>) -> Self {
         if let Some(Streams(writing)) = streams.as_deref() {
             writing.fetch_add(1, Ordering::Relaxed);
         }
-        Self { rate, streams, reading: None }
+        Self { rate, slot, streams, reading: None }
     }
 
     /// The pacing of a long text that the client is sent.
@@ -75,7 +75,7 @@ impl Pacing {
         write: impl Future<Output = Result<(), Left>>,
     ) -> Result<(), Broken> {
         let begun = timer_now();
-        let write = timeout(self.rate.patience(), write);
+        let write = self.slot.awaits_client(self.rate.late(), self.rate.patience(), write);
         let written = match &self.reading {
             Some(reading) => unless_cut_off(reading, write).await?,
             None => write.await,

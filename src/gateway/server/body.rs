@@ -1,5 +1,7 @@
 //! The body of a request on a session: read whole, begun, or left unread.
 
+use std::sync::Arc;
+
 use http::header::EXPECT;
 
 use crate::api::ResourceName;
@@ -88,7 +90,8 @@ impl Handler {
 
     pub(super) fn bounds(&self, valid: &ValidRequest, bytes_max: usize) -> BodyBounds {
         let listen = &self.gateway.env.config.listen;
-        BodyBounds { framing: valid.body, bytes_max, pace: listen.body_pace() }
+        let slot = Arc::clone(&self.slot);
+        BodyBounds { framing: valid.body, bytes_max, pace: listen.body_pace(), slot }
     }
 }
 

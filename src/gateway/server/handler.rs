@@ -61,7 +61,7 @@ impl Handler {
 
     /// The pacing of one answer.
     pub(super) fn pacing(&self) -> Pacing {
-        Pacing::new(self.floor_rate(), self.streams.clone())
+        Pacing::new(self.floor_rate(), Arc::clone(&self.slot), self.streams.clone())
     }
 }
 

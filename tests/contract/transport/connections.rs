@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request};
+use http::{Method, Request, Response};
 use http_body_util::Full;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use weir::gateway::Drained;
 
 use super::drain::{get, is_whole};
+use crate::support::origin::Origin;
 use crate::support::raw::Connection;
 use crate::support::{KEY, Reply, Setup, World, captured_log, eventually};
 
@@ -245,6 +246,37 @@ async fn a_clients_unfinished_body_keeps_its_place() {
     write.send(issue.as_bytes()).await;
     let answer = write.read_answer().await;
     assert!(is_whole(&answer, 201), "{answer}");
+}
+
+/// Five seconds late, by the floor rates.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_does_not_go_on_makes_room() {
+    let body = Bytes::from(format!("\"{}\"", "x".repeat(20_000_000)));
+    let origin = Origin::start(move |_| {
+        let answer = Response::builder().header("content-type", "application/json");
+        let answer = answer.header("cache-control", "no-store").body(body.clone()).unwrap();
+        async move { answer }
+    })
+    .await;
+    let world = Setup::new().listen("connections_max = 2").upstream(origin.url()).start().await;
+    let mut sender = Connection::open(world.address).await;
+    let head = format!(
+        "POST /repos/acme/widgets/issues HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n\
+         Content-Length: 1000\r\n\r\n{{"
+    );
+    sender.send(head.as_bytes()).await;
+    let mut reader = Connection::open(world.address).await;
+    reader.send(get(REPOSITORY, "unread").as_bytes()).await;
+    eventually(|| busy(&world) == 2).await;
+    let mut third = Connection::open(world.address).await;
+    third.send(get(REPOSITORY, "third").as_bytes()).await;
+    let mut fourth = Connection::open(world.address).await;
+    fourth.send(get(REPOSITORY, "fourth").as_bytes()).await;
+    for connection in [&mut third, &mut fourth] {
+        assert!(connection.read_head().await.starts_with("HTTP/1.1 200"));
+    }
+    assert_eq!(sender.read_to_close().await, "");
+    assert!(is_counted(&world, "weir_connections_ended_total{reason=\"evicted_slow\"} 2"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

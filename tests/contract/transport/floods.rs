@@ -83,6 +83,22 @@ async fn floods_of_control_frames_end_their_connection() {
     }
 }
 
+/// The codec resets the stream at the second one, and ignores the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn headers_of_one_stream_without_end_end_their_connection() {
+    let world = Setup::new().start().await;
+    let request = head("POST", "/repos/acme/widgets/issues");
+    flood(&world, |round| {
+        // A new one each time would be a reset each time.
+        let head = if round == 0 { &request[..] } else { b"" };
+        let more = frame_of(1, HEADERS, END_HEADERS, b"").repeat(10);
+        [frame_of(1, HEADERS, END_HEADERS, head), more].concat()
+    })
+    .await;
+    eventually(|| ended_for(&world, "http2_headers")).await;
+    world.get(REPOSITORY).await.assert_status(200);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn rapid_resets_end_their_connection() {
     let world = Setup::new().start().await;

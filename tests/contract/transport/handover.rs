@@ -249,6 +249,19 @@ async fn a_successor_takes_over_the_listeners() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_is_about_to_drain_is_taken_over() {
+    let stage = Stage::new(Setup::new().listen("drain_delay = \"10m\"")).await;
+    let first = stage.started().await;
+    let address = first.address("listening").await;
+    first.signal(Signal::TERM);
+    first.logged("not ready any more; the drain begins later").await;
+    let second = stage.started().await;
+    assert_eq!(second.address("listening").await, address);
+    assert!(first.ended().await.success());
+    assert!(is_whole(&ask(address, REPOSITORY).await, 200));
+}
+
 /// The service manager hears of the new process, which ends like any other.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sigusr2_starts_a_successor() {

@@ -3,6 +3,8 @@
 //! Control frames (pings, settings, updates of windows, priorities, unknown ones) and resets of
 //! streams have a budget each, which time, requests and sent bytes refill. Honest clients earn more
 //! than they need: an update of a window answers bytes that were sent, a ping comes now and then.
+//! HEADERS that open no stream count as control frames: a stream has trailers once, but the codec
+//! ignores any number of them after it has reset the stream.
 //! Left out: heads without an end and small DATA frames, which the framework's codec bounds itself.
 
 use tokio::time::Instant;
@@ -61,6 +63,7 @@ pub enum Flood {
     Settings,
     WindowUpdate,
     Priority,
+    Headers,
     Reset,
     Other,
 }
@@ -73,6 +76,7 @@ impl Flood {
             Self::Settings => "http2_settings",
             Self::WindowUpdate => "http2_window_update",
             Self::Priority => "http2_priority",
+            Self::Headers => "http2_headers",
             Self::Reset => "http2_reset",
             Self::Other => "http2_other_frames",
         }
@@ -121,8 +125,9 @@ impl FrameBudget {
                 return Ok(());
             }
             HEADERS if frame.opens_stream => Flood::Reset,
-            // DATA, HEADERS with trailers, and what continues them.
-            0 | HEADERS | CONTINUATION => return Ok(()),
+            // DATA.
+            0 => return Ok(()),
+            HEADERS | CONTINUATION => Flood::Headers,
             RESET => Flood::Reset,
             PING => Flood::Ping,
             SETTINGS => Flood::Settings,
@@ -132,6 +137,8 @@ impl FrameBudget {
         };
         let is_paid = match flood {
             Flood::Reset => self.resets.take(2, now),
+            // One of 16 KiB belongs to a long head, and a frame of its own to each request.
+            Flood::Headers if frame.kind == CONTINUATION => self.control.take(1, now),
             _ => self.control.take(1 + frame.length / PAYLOAD_PER_CONTROL, now),
         };
         if is_paid { Ok(()) } else { Err(flood) }
@@ -223,6 +230,9 @@ mod tests {
             (SETTINGS, 1_024, 5, Flood::Settings),
             (WINDOW_UPDATE, 4, 100, Flood::WindowUpdate),
             (PRIORITY, 5, 100, Flood::Priority),
+            (HEADERS, 0, 100, Flood::Headers),
+            (HEADERS, 1_024, 5, Flood::Headers),
+            (CONTINUATION, 1_024, 100, Flood::Headers),
             (0xfa, 0, 100, Flood::Other),
         ] {
             let ended = Client::new().flood(|client| client.frame(kind, length));
@@ -247,6 +257,16 @@ mod tests {
             client.open(false).unwrap();
             client.open(false).unwrap();
             client.frame(RESET, 4).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_client_with_long_heads_and_trailers_is_served() {
+        let mut client = Client::new();
+        for _ in 0..100_000 {
+            client.open(false).unwrap();
+            client.frame(CONTINUATION, 16 * 1_024).unwrap();
+            client.frame(HEADERS, 400).unwrap();
         }
     }
 

@@ -45,7 +45,7 @@ use self::unread::{Unread, UnreadBody};
 use crate::clock::timer_now;
 use crate::decision::floor_rate::FloorRate;
 use crate::gateway::active::Awaited;
-use crate::gateway::connections::slot::Turn;
+use crate::gateway::connections::slot::{SLOW_AFTER, Turn};
 use crate::gateway::request::validate::{BodyFraming, HEAD_BYTES_MAX};
 use crate::gateway::response::pacing::Broken;
 use crate::gateway::session::ip_of;
@@ -365,7 +365,7 @@ impl Connection {
         bytes: &[u8],
     ) -> Result<(), Broken> {
         let mut rest = bytes;
-        let mut blocked_since = None;
+        let (mut blocked_since, mut slow) = (None, None);
         poll_fn(|context| {
             let before = rest.len();
             let written = self.poll_write_out(&mut rest, context);
@@ -379,9 +379,15 @@ impl Connection {
             let since = blocked_since.get_or_insert(now);
             if taken > 0 {
                 rate.took(taken, now - *since);
-                *since = now;
+                (*since, slow) = (now, None);
             }
-            watch.poll_late(*since + rate.patience(), context).map(|()| Err(Broken::TooSlow))
+            let late_at = *since + rate.patience();
+            if slow.is_none() {
+                let slow_at = *since + SLOW_AFTER.saturating_sub(rate.late());
+                ready!(watch.poll_late(late_at.min(slow_at), context));
+                slow = Some(self.turn.slot().is_slow());
+            }
+            watch.poll_late(late_at, context).map(|()| Err(Broken::TooSlow))
         })
         .await
     }
