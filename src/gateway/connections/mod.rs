@@ -25,7 +25,7 @@ use self::addresses::{Addresses, OfAddress};
 use self::newcomers::Slots;
 use self::quiet::Quiet;
 use self::slot::{Listener, Slot, State, millis};
-use self::victims::{Choice, Seen, choose};
+use self::victims::{Choice, RIPE_MS, SILENT_MS, Seen, choose};
 use crate::clock::timer_now;
 use crate::config::Listen;
 use crate::telemetry::Metrics;
@@ -297,6 +297,7 @@ impl Connections {
                 is_busy: !slot.may_end(),
                 is_slow: slot.requests() > 0,
                 is_known: slot.is_known(),
+                ripe_after: if slot.has_sent() { RIPE_MS } else { SILENT_MS },
                 since: slot.since(),
                 head_at: slot.head_at(),
             }));

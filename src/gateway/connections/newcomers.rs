@@ -8,7 +8,7 @@ use std::sync::Arc;
 use slab::Slab;
 
 use super::slot::Slot;
-use super::victims::{HEAD_MS, RIPE_MS};
+use super::victims::{HEAD_MS, RIPE_MS, SILENT_MS};
 
 /// Entries of ended or known connections, beside those that are open, at which all such entries are
 /// dropped. Chosen here: small queues need no cleaning.
@@ -21,6 +21,8 @@ pub struct Slots {
     /// Keys and begins in milliseconds, the oldest first. An entry stays when its connection ends
     /// or becomes known.
     newcomers: VecDeque<(usize, u64)>,
+    /// Those of them that had sent bytes when they might have been ended as silent.
+    senders: VecDeque<(usize, u64)>,
 }
 
 impl Slots {
@@ -28,30 +30,59 @@ impl Slots {
         let since = slot.since();
         let key = self.open.insert(slot);
         self.newcomers.push_back((key, since));
-        if self.newcomers.len() > 2 * self.open.len() + STALE_MIN {
+        if self.newcomers.len() + self.senders.len() > 2 * self.open.len() + STALE_MIN {
             let open = &self.open;
             self.newcomers.retain(|entry| newcomer(open, *entry).is_some());
+            self.senders.retain(|entry| newcomer(open, *entry).is_some());
         }
         key
     }
 
-    /// Takes the oldest newcomer that may be ended at this time, in milliseconds.
+    /// Takes a newcomer that may be ended at this time, in milliseconds: the oldest one that has
+    /// sent bytes, else the oldest silent one.
     pub fn take_ripe(&mut self, now: u64) -> Option<Arc<Slot>> {
-        for _ in 0..self.newcomers.len() {
-            let entry = *self.newcomers.front()?;
-            let slot = newcomer(&self.open, entry);
-            if slot.is_some() && now < entry.1 + RIPE_MS {
-                return None;
+        self.take_sender(now).or_else(|| {
+            while let Some((slot, entry)) = next_of(&mut self.newcomers, &self.open, now, SILENT_MS)
+            {
+                if !slot.has_sent() {
+                    return Some(slot);
+                }
+                self.senders.push_back(entry);
             }
-            self.newcomers.pop_front();
-            let Some(slot) = slot else { continue };
+            self.take_sender(now)
+        })
+    }
+
+    fn take_sender(&mut self, now: u64) -> Option<Arc<Slot>> {
+        for _ in 0..self.senders.len() {
+            let (slot, entry) = next_of(&mut self.senders, &self.open, now, RIPE_MS)?;
             match slot.head_at() {
                 // Its request may be that of a client. The next lap decides.
-                head_at @ 1.. if now < head_at + HEAD_MS => self.newcomers.push_back(entry),
-                _ => return Some(Arc::clone(slot)),
+                head_at @ 1.. if now < head_at + HEAD_MS => self.senders.push_back(entry),
+                _ => return Some(slot),
             }
         }
         None
+    }
+}
+
+/// Takes the first entry of a queue, if it has this age in milliseconds, with its connection.
+fn next_of(
+    queue: &mut VecDeque<(usize, u64)>,
+    open: &Slab<Arc<Slot>>,
+    now: u64,
+    age: u64,
+) -> Option<(Arc<Slot>, (usize, u64))> {
+    loop {
+        let entry = *queue.front()?;
+        let slot = newcomer(open, entry);
+        if slot.is_some() && now < entry.1 + age {
+            return None;
+        }
+        queue.pop_front();
+        if let Some(slot) = slot {
+            return Some((Arc::clone(slot), entry));
+        }
     }
 }
 
@@ -69,8 +100,14 @@ mod tests {
     use super::*;
     use crate::clock::timer_now;
 
-    /// A connection that began at this millisecond.
+    /// A connection that began at this millisecond, and has sent bytes.
     fn begun(at: u64) -> Arc<Slot> {
+        let slot = silent(at);
+        slot.sends();
+        slot
+    }
+
+    fn silent(at: u64) -> Arc<Slot> {
         let origin = timer_now();
         Arc::new(Slot::new(Listener::Http, origin, origin + Duration::from_millis(at)))
     }
@@ -89,6 +126,16 @@ mod tests {
         assert!(ripe(&mut slots, 1_099).is_empty());
         assert_eq!(ripe(&mut slots, 1_200), [100, 200]);
         assert_eq!(ripe(&mut slots, 2_500), [1_500]);
+    }
+
+    #[tokio::test]
+    async fn silent_newcomers_go_after_a_quarter_of_a_second() {
+        let mut slots = Slots::default();
+        slots.insert(begun(100));
+        slots.insert(silent(200));
+        slots.insert(silent(300));
+        assert_eq!(ripe(&mut slots, 499), [200]);
+        assert_eq!(ripe(&mut slots, 1_200), [100, 300]);
     }
 
     #[tokio::test]

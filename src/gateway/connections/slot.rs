@@ -6,7 +6,7 @@
 //! request that it has begun does not go on.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -84,6 +84,7 @@ pub struct Slot {
     /// Milliseconds: the head of an HTTP/2 stream whose request is about to begin, the last one of
     /// a client or the first one of a stranger.
     head_at: AtomicU64,
+    has_sent: AtomicBool,
     task: OnceLock<AbortHandle>,
 }
 
@@ -95,6 +96,8 @@ impl Slot {
             state: AtomicU32::new(0),
             since: AtomicU64::new(millis(origin, now)),
             head_at: AtomicU64::new(0),
+            // The bytes of a handshake are read elsewhere.
+            has_sent: AtomicBool::new(listener == Listener::Https),
             task: OnceLock::new(),
         }
     }
@@ -167,6 +170,16 @@ impl Slot {
     /// True if the connection makes room for another one, and ends.
     pub fn is_evicted(&self) -> bool {
         self.state.load(Ordering::Acquire) & EVICTED != 0
+    }
+
+    /// Notes that the client has sent bytes.
+    pub fn sends(&self) {
+        self.has_sent.store(true, Ordering::Relaxed);
+    }
+
+    /// True unless the client is known to have sent nothing.
+    pub(super) fn has_sent(&self) -> bool {
+        self.has_sent.load(Ordering::Relaxed)
     }
 
     /// Notes the head of an HTTP/2 stream. Its request begins in a task of its own.

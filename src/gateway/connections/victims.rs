@@ -8,6 +8,9 @@ use std::cmp::Reverse;
 /// The age in milliseconds at which a new connection may be ended. Chosen here: a handshake and a
 /// head from far away take less, and a flood costs at most `connections_max` accepts per second.
 pub const RIPE_MS: u64 = 1_000;
+/// The same for one that has sent no byte. Chosen here: a client's first bytes come right behind the
+/// handshake of TCP, so that only a lost packet delays them.
+pub const SILENT_MS: u64 = 250;
 /// The time in milliseconds within which the head of a stream becomes a request. Chosen here: many
 /// times what a task needs to begin on a busy machine.
 pub const HEAD_MS: u64 = 250;
@@ -26,6 +29,8 @@ pub struct Seen<T> {
     /// True if requests of a client are under way, and all wait for it.
     pub is_slow: bool,
     pub is_known: bool,
+    /// Milliseconds: the age at which a new one may be ended.
+    pub ripe_after: u64,
     /// Milliseconds: begin of a new connection, or begin of its idleness.
     pub since: u64,
     /// Milliseconds: head of an HTTP/2 stream whose request may not have begun.
@@ -47,7 +52,7 @@ pub fn choose<T: Copy + Ord>(
     count: usize,
 ) -> Choice<T> {
     let (mut idle, mut slow, mut unripe, mut all) = (Vec::new(), Vec::new(), Vec::new(), 0_usize);
-    for Seen { key, is_busy, is_slow, is_known, since, head_at } in seen {
+    for Seen { key, is_busy, is_slow, is_known, ripe_after, since, head_at } in seen {
         all += 1;
         let head_until = if head_at > 0 { head_at + HEAD_MS } else { 0 };
         if is_busy || (is_known && now < head_until) {
@@ -57,7 +62,7 @@ pub fn choose<T: Copy + Ord>(
             let kind = if is_slow { &mut slow } else { &mut idle };
             kind.push((key, since));
         } else {
-            unripe.push((since + RIPE_MS).max(head_until));
+            unripe.push((since + ripe_after).max(head_until));
         }
     }
     let is_flood = unripe.len() * FLOOD_SHARE >= all;
@@ -79,7 +84,8 @@ mod tests {
     const NOW: u64 = 100_000;
 
     fn seen(key: u32, is_busy: bool, is_known: bool, age: u64) -> Seen<u32> {
-        Seen { key, is_busy, is_slow: false, is_known, since: NOW - age, head_at: 0 }
+        let (since, head_at) = (NOW - age, 0);
+        Seen { key, is_busy, is_slow: false, is_known, ripe_after: RIPE_MS, since, head_at }
     }
 
     fn new(key: u32, age: u64) -> Seen<u32> {
@@ -134,6 +140,7 @@ mod tests {
     fn an_unripe_connection_is_waited_for() {
         assert_eq!(chosen(&[new(1, 0)], 1), Err(LOOK_AGAIN_MS));
         assert_eq!(chosen(&[new(1, 998)], 1), Err(2));
+        assert_eq!(chosen(&[Seen { ripe_after: SILENT_MS, ..new(1, 247) }], 1), Err(3));
         assert_eq!(chosen(&[], 1), Err(LOOK_AGAIN_MS));
     }
 }

@@ -96,6 +96,7 @@ impl Frontend {
         if connection.more(&mut watch, until).await != Received::Bytes {
             return None;
         }
+        handler.slot.sends();
         loop {
             let reads = self.reads(&mut handler, &mut connection, &mut watch, age, shutdown);
             match Box::pin(reads).await {
