@@ -8,8 +8,8 @@ use std::cmp::Reverse;
 /// The age in milliseconds at which a new connection may be ended. Chosen here: a handshake and a
 /// head from far away take less, and a flood costs at most `connections_max` accepts per second.
 pub const RIPE_MS: u64 = 1_000;
-/// The same for one that has sent no byte. Chosen here: a client's first bytes come right behind the
-/// handshake of TCP, so that only a lost packet delays them.
+/// The same for one that has sent no byte. Chosen here: a client's first bytes come right behind
+/// the handshake of TCP, so that only a lost packet delays them.
 pub const SILENT_MS: u64 = 250;
 /// The time in milliseconds within which the head of a stream becomes a request. Chosen here: many
 /// times what a task needs to begin on a busy machine.
