@@ -31,9 +31,11 @@ run: setup
 
 # Everything, real client libraries included. Property tests draw the same cases each time, so that
 # a failure follows from the change under test; `make soak` and a plain `cargo test` draw new ones.
-# Another seed: `make test PROPTEST_RNG_SEED=2`.
+# Another seed: `make test PROPTEST_RNG_SEED=2`. Most tests of the contract wait more than they
+# compute, so there are more of them at once than a small machine has processors.
 test: NEEDS = test
 test: export PROPTEST_RNG_SEED ?= 1
+test: export RUST_TEST_THREADS ?= 4
 test: setup
 	cargo test --locked --no-fail-fast
 
