@@ -228,7 +228,7 @@ impl Connections {
         let now = timer_now();
         let at = millis(self.origin, now);
         while let Some(slot) = self.ripe_newcomer(at) {
-            if self.is_ended(&slot, now) {
+            if self.try_end(&slot, now) {
                 return Room::Evicted;
             }
         }
@@ -253,7 +253,7 @@ impl Connections {
             let slot = self.slots.lock().open.get(key).map(Arc::clone);
             // Another request came and ended meanwhile, or another connection has its place.
             let Some(slot) = slot.filter(|slot| slot.since() == since) else { continue };
-            if self.is_ended(&slot, now) {
+            if self.try_end(&slot, now) {
                 return Room::Evicted;
             }
         }
@@ -264,7 +264,7 @@ impl Connections {
     }
 
     /// Ends a connection to make room. False: it may not be ended any more.
-    fn is_ended(&self, slot: &Slot, now: Instant) -> bool {
+    fn try_end(&self, slot: &Slot, now: Instant) -> bool {
         let reason = match slot.is_known() {
             false => EVICTED_NEW,
             true if slot.requests() == 0 => EVICTED_IDLE,

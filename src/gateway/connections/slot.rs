@@ -143,7 +143,7 @@ impl Slot {
     }
 
     /// Notes that a request under way waits for its client, who is slow.
-    pub fn is_slow(self: &Arc<Self>) -> Slow {
+    pub fn waits_slow(self: &Arc<Self>) -> Slow {
         self.state.fetch_add(ONE_SLOW, Ordering::AcqRel);
         Slow(Arc::clone(self))
     }
@@ -160,7 +160,7 @@ impl Slot {
         let not_slow = SLOW_AFTER.saturating_sub(late).min(within);
         match timeout(not_slow, &mut what).await {
             Err(_) if not_slow < within => {
-                let _slow = self.is_slow();
+                let _slow = self.waits_slow();
                 timeout(within.saturating_sub(not_slow), what).await
             }
             ended => ended,
@@ -346,7 +346,7 @@ mod tests {
         let slot = Arc::new(slot);
         assert!(slot.begin() && slot.begin());
         slot.know();
-        let first = slot.is_slow();
+        let first = slot.waits_slow();
         assert!(!slot.evict());
         let never = std::future::pending::<()>();
         let mut waits = pin!(slot.awaits_client(SLOW_AFTER / 2, 6 * SLOW_AFTER, never));
@@ -358,7 +358,7 @@ mod tests {
         assert!(waits.await.is_err() && !slot.may_end());
         drop(first);
         slot.end(timer_now());
-        let _second = slot.is_slow();
+        let _second = slot.waits_slow();
         assert!(slot.evict());
     }
 

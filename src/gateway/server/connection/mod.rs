@@ -385,7 +385,7 @@ impl Connection {
             if slow.is_none() {
                 let slow_at = *since + SLOW_AFTER.saturating_sub(rate.late());
                 ready!(watch.poll_late(late_at.min(slow_at), context));
-                slow = Some(self.turn.slot().is_slow());
+                slow = Some(self.turn.slot().waits_slow());
             }
             watch.poll_late(late_at, context).map(|()| Err(Broken::TooSlow))
         })
