@@ -160,9 +160,11 @@ impl Listening {
             let Opened { name, is_activated, socket, .. } = opened;
             let bound = match &socket {
                 Socket::Tcp(listener) => {
-                    // Its connections inherit this. Where the system lacks it, a connection buffers
-                    // more.
-                    let _ = SockRef::from(listener).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
+                    // Its connections inherit both, without a call for each.
+                    let socket = SockRef::from(listener);
+                    socket.set_tcp_nodelay(true)?;
+                    // Where the system lacks it, a connection buffers more.
+                    let _ = socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
                     Some(listener.local_addr()?)
                 }
                 Socket::Unix(_) => None,

@@ -50,6 +50,8 @@ const PACE: Duration = Duration::from_millis(10);
 /// The same of clients that write.
 const WRITE_PACE: Duration = Duration::from_millis(100);
 
+/// Queued writes of which one is waited for.
+const WAITED_FOR: usize = 10;
 /// The longest time between two queued writes that are made, on a machine that does much else.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -172,17 +174,12 @@ async fn reads(address: SocketAddr, tally: Arc<Tally>, each: bool) {
     }
 }
 
-/// Queues a write, then writes and waits for the outcome, and so on; every other wait has a key. A
-/// machine that is too slow for them gets fewer.
+/// Writes and waits for the outcome; every other write has a key.
 async fn writes(address: SocketAddr, tally: Arc<Tally>) {
     let mut pace = pace(WRITE_PACE);
-    for number in 0_usize.. {
-        if tally.is_over() {
-            return;
-        }
-        queue_one(address, &tally, COMMENTS, KEY, &tally.next_text("queued")).await;
-        pace.tick().await;
+    while !tally.is_over() {
         let text = tally.next_text("waited");
+        let number = tally.numbers.load(Ordering::SeqCst);
         let key = if number.is_multiple_of(2) {
             String::new()
         } else {
@@ -193,20 +190,76 @@ async fn writes(address: SocketAddr, tally: Arc<Tally>) {
     }
 }
 
-async fn queue_one(address: SocketAddr, tally: &Tally, path: &str, key: &str, text: &str) {
-    let request = write(path, key, text, "Prefer: respond-async\r\n");
-    write_once(address, tally, &request, text, 202).await;
+/// Queues writes. Now and then it waits for the last one: a slow machine gets fewer.
+async fn queues(address: SocketAddr, tally: Arc<Tally>) {
+    let mut pace = pace(WRITE_PACE);
+    while !tally.is_over() {
+        for last in (0..WAITED_FOR).rev() {
+            let text = tally.next_text("queued");
+            let accepted = queue_one(address, &tally, COMMENTS, KEY, &text).await;
+            pace.tick().await;
+            if last == 0
+                && let Some(accepted) = accepted
+            {
+                done(address, &tally, &accepted).await;
+            }
+        }
+    }
 }
 
-async fn write_once(address: SocketAddr, tally: &Tally, request: &str, text: &str, status: u16) {
+/// Waits until the write that this answer has accepted is done.
+async fn done(address: SocketAddr, tally: &Tally, accepted: &str) {
+    let location = accepted.lines().find_map(|line| {
+        let (name, value) = line.split_once(": ")?;
+        name.eq_ignore_ascii_case("location").then_some(value)
+    });
+    let path = location.unwrap();
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nPrefer: wait=10\r\n\r\n"
+    );
+    let mut pace = pace(WRITE_PACE);
+    loop {
+        pace.tick().await;
+        let Some(mut client) = tally.connect(address).await else { continue };
+        if !client.send_unless_closed(request.as_bytes()).await {
+            continue;
+        }
+        // In a hand-over nobody may know it for a while.
+        let answer = client.read_answer().await;
+        if answer.contains("\"state\":\"done\"") {
+            return;
+        }
+    }
+}
+
+async fn queue_one(
+    address: SocketAddr,
+    tally: &Tally,
+    path: &str,
+    key: &str,
+    text: &str,
+) -> Option<String> {
+    let request = write(path, key, text, "Prefer: respond-async\r\n");
+    write_once(address, tally, &request, text, 202).await
+}
+
+/// Sends a write. Returns its answer, if it was sent.
+async fn write_once(
+    address: SocketAddr,
+    tally: &Tally,
+    request: &str,
+    text: &str,
+    status: u16,
+) -> Option<String> {
     let began = tally.begin();
-    let Some(mut client) = tally.connect(address).await else { return };
+    let mut client = tally.connect(address).await?;
     if !client.send_unless_closed(request.as_bytes()).await {
-        return;
+        return None;
     }
     tally.comments.lock().unwrap().push(text.to_owned());
     let answer = client.read_answer().await;
     tally.answered(&began, fault_of(&answer, status));
+    Some(answer)
 }
 
 /// Reads by streams of one HTTP/2 connection until it ends, then of another.
@@ -337,9 +390,8 @@ async fn rounds(way: Way) {
     for each in [true, true, false, false] {
         load.spawn(reads(address, Arc::clone(&tally), each));
     }
-    for _ in 0..2 {
-        load.spawn(writes(address, Arc::clone(&tally)));
-    }
+    load.spawn(writes(address, Arc::clone(&tally)));
+    load.spawn(queues(address, Arc::clone(&tally)));
     load.spawn(streams(address, Arc::clone(&tally)));
     let usual = wanted.map_or(0, |_| USUAL_ROUNDS);
     for round in 0..usual + wanted.unwrap_or(ROUNDS) {

@@ -5,10 +5,12 @@
 //! (`listen.rs`).
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::pin::pin;
 use std::sync::Arc;
 
+use pingora::protocols::l4::socket::SocketAddr as PeerAddress;
 use pingora::protocols::l4::stream::Stream;
 use pingora::protocols::{GetSocketDigest as _, SocketDigest};
 use pingora::server::ShutdownWatch;
@@ -41,14 +43,14 @@ impl Socket {
     pub fn accept(&self) -> io::Result<Stream> {
         Ok(match self {
             Self::Tcp(listener) => {
-                let (stream, _) = listener.accept()?;
+                let (stream, peer) = listener.accept()?;
                 stream.set_nonblocking(true)?;
-                of_tcp(TcpStream::from_std(stream)?)?
+                of_tcp(TcpStream::from_std(stream)?, peer)
             }
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(true)?;
-                with_digest(UnixStream::from_std(stream)?.into())
+                with_digest(UnixStream::from_std(stream)?.into(), None)
             }
         })
     }
@@ -90,21 +92,27 @@ impl Accepting {
 
     async fn accept(&self) -> io::Result<Stream> {
         Ok(match self {
-            Self::Tcp(listener) => of_tcp(listener.accept().await?.0)?,
-            Self::Unix(listener) => with_digest(listener.accept().await?.0.into()),
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                of_tcp(stream, peer)
+            }
+            Self::Unix(listener) => with_digest(listener.accept().await?.0.into(), None),
         })
     }
 }
 
 /// The framework gives such streams no buffers; those of the gateway suffice
 /// (src/gateway/README.md, "The framework").
-fn of_tcp(stream: TcpStream) -> io::Result<Stream> {
-    stream.set_nodelay(true)?;
-    Ok(with_digest(stream.into()))
+fn of_tcp(stream: TcpStream, peer: SocketAddr) -> Stream {
+    with_digest(stream.into(), Some(PeerAddress::Inet(peer)))
 }
 
-fn with_digest(mut stream: Stream) -> Stream {
-    stream.set_socket_digest(SocketDigest::from_raw_fd(stream.as_raw_fd()));
+/// Gives a stream the address of its other end, which the framework would ask the system for.
+fn with_digest(mut stream: Stream, peer: Option<PeerAddress>) -> Stream {
+    let digest = SocketDigest::from_raw_fd(stream.as_raw_fd());
+    // A new digest has no address yet.
+    let _ = digest.peer_addr.set(peer);
+    stream.set_socket_digest(digest);
     stream
 }
 
