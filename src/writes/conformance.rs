@@ -199,6 +199,36 @@ fn a_promised_write_stays_when_its_client_leaves() {
 }
 
 #[test]
+fn a_new_write_comes_behind_one_that_was_added_again() {
+    let (runtime, server) = (runtime(), RedisServer::start(&[]));
+    runtime.block_on(async {
+        let (first, second) = (shared(&server, 1).await, shared(&server, 2).await);
+        let place = Place { lane: "ci:/repos/a/b".into(), ..Place::default() };
+        let queued = progress(WriteState::Queued).encode();
+        // The server's clock is set back with its loss.
+        server.run("SET writes:{writes}:places 8000000000000000");
+        let (early, late) = (first.next_number().unwrap(), second.next_number().unwrap());
+        first.insert(early, &stored("early", queued.clone()), &place).await.unwrap();
+        server.run("FLUSHALL");
+        assert_eq!(first.apply(Change::Progress(early, queued.clone())).await, Ok(()));
+        let mut events = second.events().unwrap();
+        second.insert(late, &stored("late", queued), &place).await.unwrap();
+        // No turn comes as long as others may add theirs.
+        while second.has_just_lost() {
+            tokio::task::yield_now().await;
+        }
+        renewal_of(&server, 2).await;
+        renewal_of(&server, 2).await;
+        while let Ok(event) = events.try_recv() {
+            assert_ne!(event, Event::Turn(late));
+        }
+        let done = Change::Progress(early, progress(WriteState::Done).encode());
+        assert_eq!(first.apply(done).await, Ok(()));
+        while events.recv().await != Some(Event::Turn(late)) {}
+    });
+}
+
+#[test]
 fn a_write_that_was_removed_is_not_added_late() {
     let (runtime, server) = (runtime(), RedisServer::start(&[]));
     runtime.block_on(async {

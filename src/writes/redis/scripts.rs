@@ -29,11 +29,10 @@ local function alive(ms)
 end
 local function join(lane, number, place)
   if lane == '' then return '0' end
-  if not place then
-    local last = tonumber(redis.call('GET', base .. 'places') or '0')
-    place = string.format('%.0f', math.max(last + 1, now_us()))
-    redis.call('SET', base .. 'places', place)
-  end
+  local last = tonumber(redis.call('GET', base .. 'places') or '0')
+  local at = tonumber(place or math.max(last + 1, now_us()))
+  place = string.format('%.0f', at)
+  if at > last then redis.call('SET', base .. 'places', place) end
   redis.call('ZADD', base .. 'lane:' .. lane, place, me .. ':' .. number)
   return place
 end
