@@ -89,10 +89,10 @@ impl Frontend {
         };
         let turn = Turn::new(Arc::clone(&handler.slot));
         let mut connection = Box::new(Connection::new(stream, turn));
-        let mut watch = Watch::new(shutdown, &handler.awaited);
+        let until = timer_now() + handler.gateway.env.config.listen.header_timeout;
+        let mut watch = Watch::new(shutdown, &handler.awaited, until);
         let mut age = Age::New;
         // Silent connections wait here, where they take the least memory.
-        let until = timer_now() + handler.gateway.env.config.listen.header_timeout;
         if connection.more(&mut watch, until).await != Received::Bytes {
             return None;
         }

@@ -37,7 +37,7 @@ use pingora::server::ShutdownWatch;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
-use tokio::time::{Instant, Sleep, sleep, timeout_at};
+use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout_at};
 
 pub(super) use self::floods::STREAMS_MAX;
 use self::held::Held;
@@ -107,13 +107,15 @@ pub(super) enum Received {
 }
 
 impl Watch {
-    pub(super) fn new(shutdown: &ShutdownWatch, awaited: &Arc<Awaited>) -> Self {
+    /// `first`: the first deadline. A timer for an earlier one would fire for each connection in
+    /// vain.
+    pub(super) fn new(shutdown: &ShutdownWatch, awaited: &Arc<Awaited>, first: Instant) -> Self {
         let mut shutdown = shutdown.clone();
         let stopping = async move {
             // A closed channel means shutdown too.
             let _ = shutdown.wait_for(|stopping| *stopping).await;
         };
-        let timer = Box::pin(sleep(Duration::ZERO));
+        let timer = Box::pin(sleep_until(first));
         let awaited = Arc::clone(awaited);
         Self { timer, stopping: Box::pin(stopping), closes_at: None, awaited }
     }

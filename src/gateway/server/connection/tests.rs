@@ -20,7 +20,7 @@ async fn pair() -> (TcpStream, Connection) {
 async fn an_idle_connection_holds_no_buffer() {
     let (mut client, mut connection) = pair().await;
     let (_stop, stopped) = channel(false);
-    let mut watch = Watch::new(&stopped, &Awaited::new(&Arc::default()));
+    let mut watch = Watch::new(&stopped, &Awaited::new(&Arc::default()), timer_now());
     for _ in 0..2 {
         let soon = timer_now() + Duration::from_millis(1);
         assert_eq!(connection.more(&mut watch, soon).await, Received::TimedOut);
@@ -38,7 +38,7 @@ async fn an_idle_connection_holds_no_buffer() {
 async fn a_session_reads_the_bytes_of_one_request() {
     let (mut client, mut connection) = pair().await;
     let (_stop, stopped) = channel(false);
-    let mut watch = Watch::new(&stopped, &Awaited::new(&Arc::default()));
+    let mut watch = Watch::new(&stopped, &Awaited::new(&Arc::default()), timer_now());
     client.write_all(b"HEAD3\r\nabc\r\n0\r\n\r\nNEXT").await.unwrap();
     let late = timer_now() + Duration::from_secs(20);
     assert_eq!(connection.more(&mut watch, late).await, Received::Bytes);
