@@ -166,7 +166,7 @@ fn margin(text: &mut String, report: &Report) -> fmt::Result {
     }
     writeln!(
         text,
-        "the next limit is {limit} of {account}, of which {used_text} was used at most: {:.1} times the demand would meet it",
+        "the next limit is {limit} of {account}, of which {used_text} was used at most: {:.2} times this demand would meet it",
         1.0 / used
     )
 }

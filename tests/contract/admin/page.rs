@@ -375,6 +375,8 @@ async fn a_broken_token_needs_attention_first() {
     let tokens = page.split("<section id=\"tokens\"").nth(1).unwrap();
     let (ill, well) = (tokens.find("account-1").unwrap(), tokens.find("account-0").unwrap());
     assert!(ill < well, "{tokens}");
+    let since = tokens.find("<time datetime=").unwrap();
+    assert!(ill < since && since < well, "{tokens}");
 }
 
 #[tokio::test]

@@ -27,6 +27,12 @@ pub fn tokens(look: &Look) -> Markup {
                     span class={ "state " @if state.healthy { "fine" } @else { "bad" } } { (state.state) }
                 }
                 td { (state.reason.as_deref().unwrap_or("–")) }
+                td {
+                    @match &state.rejected_since_iso {
+                        Some(since) => { (words::written_time(since, look.now)) }
+                        None => { "–" }
+                    }
+                }
             }
         }
     };
@@ -36,7 +42,7 @@ pub fn tokens(look: &Look) -> Markup {
         words::number(health.len() as u64)
     );
     html! {
-        (table("tokens", &caption, &["Account", "Token", "State", "Reason"], &rows))
+        (table("tokens", &caption, &["Account", "Token", "State", "Reason", "Rejected since"], &rows))
         (more(health.len(), shown.len(), "tokens"))
     }
 }
