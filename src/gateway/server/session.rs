@@ -100,7 +100,13 @@ impl Frontend {
         loop {
             let reads = self.reads(&mut handler, &mut connection, &mut watch, age, shutdown);
             match Box::pin(reads).await {
-                Next::Over => return None,
+                Next::Over => {
+                    // Without the end of TLS, a client takes the close for an attack.
+                    if self.tls.is_some() {
+                        let _ = timeout(LAST_REQUEST_WAIT, connection.shutdown()).await;
+                    }
+                    return None;
+                }
                 Next::Unreadable(error) => {
                     Box::pin(handler.reject_unread(connection, &mut watch, error)).await;
                     return None;

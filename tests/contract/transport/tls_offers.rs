@@ -2,17 +2,19 @@
 //! The list is Mozilla's "intermediate" for a server (SPECIFICATION, "Connections").
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use rustls::version::TLS12;
+use rustls::version::{TLS12, TLS13};
 
-use crate::support::Setup;
-use crate::support::tls_client::{blocking, client_of, connect, get_with};
+use crate::support::tls_client::{Secured, blocking, client_of, connect, get_with};
 use crate::support::tls_upstream::certificate_file;
+use crate::support::{KEY, Setup};
 
+const REPOSITORY: &str = "/repos/acme/widgets";
+const ISSUES: &str = "/repos/acme/widgets/issues";
 /// TLS 1.3 has these three alone (RFC 8446 §B.4).
-const TLS13: [u16; 3] = [0x1301, 0x1302, 0x1303];
+const OF_TLS13: [u16; 3] = [0x1301, 0x1302, 0x1303];
 /// With forward secrecy and authenticated encryption, for a certificate with an ECDSA key.
 const GOOD: [u16; 3] = [0xc02b, 0xc02c, 0xcca9];
 /// Without one of both, or weaker still: null, export, RC4, 3DES, CBC, static RSA, anonymous.
@@ -123,7 +125,7 @@ fn offer_of(address: SocketAddr, versions: &[u16], ciphers: &[u16], signatures: 
     let word = |at: usize| u16::from_be_bytes([content[at], content[at + 1]]);
     let session_id = usize::from(content[38]);
     let cipher = word(39 + session_id);
-    let is_tls13 = TLS13.contains(&cipher);
+    let is_tls13 = OF_TLS13.contains(&cipher);
     Answer::Hello(if is_tls13 { 0x0304 } else { word(4) }, cipher)
 }
 
@@ -137,7 +139,7 @@ async fn versions_before_tls_1_2_are_refused() {
             assert_eq!(answer, Answer::Alert(PROTOCOL_VERSION), "{version:#06x}");
         }
         assert!(matches!(offer(address, &[0x0303], &all), Answer::Hello(0x0303, _)));
-        let newest = offer(address, &[0x0304, 0x0303], &[&TLS13[..], &all].concat());
+        let newest = offer(address, &[0x0304, 0x0303], &[&OF_TLS13[..], &all].concat());
         assert!(matches!(newest, Answer::Hello(0x0304, _)), "{newest:?}");
     })
     .await;
@@ -150,7 +152,7 @@ async fn weak_ciphers_are_never_chosen() {
         for cipher in GOOD {
             assert_eq!(offer(address, &[0x0303], &[cipher]), Answer::Hello(0x0303, cipher));
         }
-        for cipher in TLS13 {
+        for cipher in OF_TLS13 {
             let answer = offer(address, &[0x0304], &[cipher]);
             assert_eq!(answer, Answer::Hello(0x0304, cipher), "{cipher:#06x}");
         }
@@ -177,27 +179,62 @@ async fn a_client_gets_a_certificate_that_it_can_check() {
     .await;
 }
 
+/// Sends a request and `close_notify` in one write.
+fn send_last(stream: &mut Secured, request: &str) {
+    stream.conn.writer().write_all(request.as_bytes()).unwrap();
+    stream.conn.send_close_notify();
+    let mut records = Vec::new();
+    while stream.conn.wants_write() {
+        stream.conn.write_tls(&mut records).unwrap();
+    }
+    stream.sock.write_all(&records).unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_half_closes_gets_its_whole_answer() {
-    let (_world, address) = start().await;
-    blocking(move || {
-        let key = crate::support::KEY;
-        let mut stream = connect(&client_of(&[&TLS12], &[]), address, "localhost").unwrap();
-        let headers = format!("Authorization: Bearer {key}\r\n");
-        let request = format!(
-            "GET /repos/acme/widgets HTTP/1.1\r\nHost: weir\r\n{headers}Connection: close\r\n\r\n"
-        );
-        stream.write_all(request.as_bytes()).unwrap();
-        stream.conn.send_close_notify();
-        while stream.conn.wants_write() {
-            stream.conn.write_tls(&mut stream.sock).unwrap();
+    let (world, address) = start().await;
+    let authorized = format!("Host: weir\r\nAuthorization: Bearer {KEY}\r\n");
+    let body = "{\"title\":\"the last one\"}";
+    for version in [&TLS12, &TLS13] {
+        for (method, path, body, status) in
+            [("GET", REPOSITORY, "", "200"), ("POST", ISSUES, body, "201")]
+        {
+            let gate = world.close_gate(method, path);
+            let length = format!("Content-Length: {}\r\n\r\n", body.len());
+            let request = format!("{method} {path} HTTP/1.1\r\n{authorized}{length}{body}");
+            let answer = blocking(move || {
+                let mut stream = connect(&client_of(&[version], &[]), address, "localhost")?;
+                send_last(&mut stream, &request);
+                let mut answer = String::new();
+                stream.read_to_string(&mut answer).map(|_| answer)
+            });
+            let answer = tokio::spawn(answer);
+            world.held(gate, 1).await;
+            world.open_gate(gate);
+            let answer = answer.await.unwrap().expect("the gateway says that the answer is whole");
+            let begin = format!("HTTP/1.1 {status} ");
+            assert!(answer.starts_with(&begin) && answer.ends_with('}'), "{version:?} {answer}");
         }
+    }
+    let mut another = connect(&client_of(&[&TLS12], &[]), address, "localhost").unwrap();
+    let headers = format!("Authorization: Bearer {KEY}\r\n");
+    assert!(blocking(move || get_with(&mut another, REPOSITORY, &headers)).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_leaves_with_its_half_of_the_socket() {
+    let (world, address) = start().await;
+    let gate = world.close_gate("GET", REPOSITORY);
+    let ended = tokio::spawn(blocking(move || {
+        let mut stream = connect(&client_of(&[&TLS12], &[]), address, "localhost").unwrap();
+        let headers = format!("Host: weir\r\nAuthorization: Bearer {KEY}\r\n\r\n");
+        send_last(&mut stream, &format!("GET {REPOSITORY} HTTP/1.1\r\n{headers}"));
+        stream.sock.shutdown(Shutdown::Write).unwrap();
         let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).expect("the gateway says that the answer is whole");
-        let answer = String::from_utf8(answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with('}'), "{answer}");
-        let mut another = connect(&client_of(&[&TLS12], &[]), address, "localhost").unwrap();
-        assert!(get_with(&mut another, "/repos/acme/widgets", &headers).is_ok());
-    })
-    .await;
+        let _ = stream.read_to_end(&mut answer);
+        answer
+    }));
+    world.held(gate, 1).await;
+    assert_eq!(ended.await.unwrap(), b"", "the upstream has not answered");
+    world.open_gate(gate);
 }

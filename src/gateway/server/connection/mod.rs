@@ -6,6 +6,7 @@
 
 pub mod accept;
 mod floods;
+mod half_closed;
 mod held;
 pub mod http2;
 pub mod proxy_header;
@@ -40,6 +41,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout_at};
 
 pub(super) use self::floods::STREAMS_MAX;
+use self::half_closed::HalfClosed;
 use self::held::Held;
 use self::unread::{Unread, UnreadBody};
 use crate::clock::timer_now;
@@ -82,6 +84,8 @@ pub(super) struct Connection {
     client_address: Option<IpAddr>,
     unread: Unread,
     held: Held,
+    /// Set once its client has said `close_notify` while a request is under way.
+    half_closed: Option<Box<HalfClosed>>,
     /// The requests of HTTP/1.1.
     pub(super) turn: Turn,
 }
@@ -159,7 +163,7 @@ impl Connection {
     pub(super) fn new(stream: Stream, turn: Turn) -> Self {
         let client_address = client_address(&stream);
         let (ahead, unread, held) = (BytesMut::new(), Unread::ALL, Held::default());
-        Self { stream, ahead, client_address, unread, held, turn }
+        Self { stream, ahead, client_address, unread, held, half_closed: None, turn }
     }
 
     /// The address of the other end; `None` on a Unix socket.
@@ -321,14 +325,22 @@ impl Connection {
         .await;
     }
 
-    /// Ready when the client leaves; its bytes are kept, up to a head or two.
+    /// Ready when the client leaves; its bytes are kept, up to a head or two. `close_notify` of TLS
+    /// alone ends only them.
     fn poll_left(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.ahead.len() < READ_BYTES {
-            if ready!(self.poll_more(context, READ_BYTES))? == 0 {
-                return Poll::Ready(Ok(()));
+        while self.ahead.len() < READ_BYTES && self.half_closed.is_none() {
+            if ready!(self.poll_more(context, READ_BYTES))? > 0 {
+                continue;
             }
+            // Without `close_notify`, the end of TLS would be an error.
+            let socket = self.stream.get_ssl().and_then(|_| self.stream.get_socket_digest());
+            let Some(socket) = socket else { return Poll::Ready(Ok(())) };
+            self.half_closed = Some(Box::new(HalfClosed::new(socket)));
         }
-        Poll::Pending
+        match &mut self.half_closed {
+            Some(half_closed) => half_closed.poll_left(context).map(Ok),
+            None => Poll::Pending,
+        }
     }
 
     /// Reads once, into a buffer that then holds at most `bytes_max`. While nothing comes, the read

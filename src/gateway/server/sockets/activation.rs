@@ -41,7 +41,7 @@ impl Inherited {
 
 fn unusable(index: usize) -> String {
     format!(
-        "the {}th socket of LISTEN_FDS is no listening stream socket; Accept=yes is not supported",
+        "socket {} of LISTEN_FDS is no listening stream socket; Accept=yes is not supported",
         index + 1
     )
 }
