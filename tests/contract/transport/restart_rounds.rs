@@ -201,14 +201,14 @@ async fn queues(address: SocketAddr, tally: Arc<Tally>) {
             if last == 0
                 && let Some(accepted) = accepted
             {
-                done(address, &tally, &accepted).await;
+                ended(address, &tally, &accepted).await;
             }
         }
     }
 }
 
-/// Waits until the write that this answer has accepted is done.
-async fn done(address: SocketAddr, tally: &Tally, accepted: &str) {
+/// Waits until the write that this answer has accepted has ended.
+async fn ended(address: SocketAddr, tally: &Tally, accepted: &str) {
     let location = accepted.lines().find_map(|line| {
         let (name, value) = line.split_once(": ")?;
         name.eq_ignore_ascii_case("location").then_some(value)
@@ -226,7 +226,7 @@ async fn done(address: SocketAddr, tally: &Tally, accepted: &str) {
         }
         // In a hand-over nobody may know it for a while.
         let answer = client.read_answer().await;
-        if answer.contains("\"state\":\"done\"") {
+        if is_whole(&answer, 200) && !answer.contains("\"finished_at\":null") {
             return;
         }
     }
