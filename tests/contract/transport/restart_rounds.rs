@@ -213,7 +213,8 @@ async fn ended(address: SocketAddr, tally: &Tally, accepted: &str) {
         let (name, value) = line.split_once(": ")?;
         name.eq_ignore_ascii_case("location").then_some(value)
     });
-    let path = location.unwrap();
+    // The tally knows of an answer without it.
+    let Some(path) = location else { return };
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nPrefer: wait=10\r\n\r\n"
     );
