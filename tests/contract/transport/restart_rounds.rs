@@ -5,7 +5,7 @@
 //! with and without a wait for the outcome. A process takes over from the one before, or systemd
 //! (which the test plays) starts it on the same sockets after the end of the one before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -62,6 +62,16 @@ enum Way {
     Activation,
 }
 
+/// The way in which a request comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    NewConnection,
+    OpenConnection,
+    Stream,
+    Write,
+    QueuedWrite,
+}
+
 /// The results of all clients.
 #[derive(Default)]
 struct Tally {
@@ -73,7 +83,7 @@ struct Tally {
     lost: Mutex<Vec<String>>,
     /// Durations before the first restart, between restarts, and from a signal or a start to the
     /// next process.
-    durations: Mutex<[Vec<Duration>; 3]>,
+    durations: Mutex<[Vec<(Kind, Duration)>; 3]>,
     /// The texts of the comments that were made or accepted.
     comments: Mutex<Vec<String>>,
     numbers: AtomicUsize,
@@ -81,13 +91,15 @@ struct Tally {
 
 /// The begin of a request.
 struct Began {
+    kind: Kind,
     at: Instant,
     is_restart: bool,
 }
 
 impl Tally {
-    fn begin(&self) -> Began {
-        Began { at: machine_instant(), is_restart: self.is_restart.load(Ordering::SeqCst) }
+    fn begin(&self, kind: Kind) -> Began {
+        let is_restart = self.is_restart.load(Ordering::SeqCst);
+        Began { kind, at: machine_instant(), is_restart }
     }
 
     /// Notes an answer, of which `fault` says what is wrong.
@@ -96,7 +108,7 @@ impl Tally {
         let took = began.at.elapsed();
         let has_restarted = self.has_restarted.load(Ordering::SeqCst);
         let place = usize::from(has_restarted) + usize::from(is_restart);
-        self.durations.lock().unwrap()[place].push(took);
+        self.durations.lock().unwrap()[place].push((began.kind, took));
         self.requests.send_modify(|requests| *requests += 1);
         self.lost.lock().unwrap().extend(fault);
     }
@@ -119,8 +131,13 @@ impl Tally {
 
     /// The durations at a hundredth from the longest: without restarts, of the rounds with
     /// restarts, and of the restarts alone.
-    fn p99(&self) -> [Duration; 3] {
-        let [usual, between, restarts] = self.durations.lock().unwrap().clone();
+    fn p99(&self, counts: impl Fn(Kind) -> bool) -> [Duration; 3] {
+        let of = |durations: &[(Kind, Duration)]| {
+            let counted = durations.iter().filter(|(kind, _)| counts(*kind));
+            counted.map(|(_, took)| *took).collect::<Vec<_>>()
+        };
+        let [usual, between, restarts] =
+            self.durations.lock().unwrap().each_ref().map(|all| of(all));
         let rounds = [between, restarts.clone()].concat();
         [usual, rounds, restarts].map(|mut durations| {
             durations.sort_unstable();
@@ -154,7 +171,8 @@ fn fault_of(answer: &str, status: u16) -> Option<String> {
 async fn reads(address: SocketAddr, tally: Arc<Tally>, each: bool) {
     let (mut open, mut pace) = (None, pace(PACE));
     while !tally.is_over() {
-        let began = tally.begin();
+        let kind = if open.is_some() { Kind::OpenConnection } else { Kind::NewConnection };
+        let began = tally.begin(kind);
         let mut client = match open.take() {
             Some(client) => client,
             None => match tally.connect(address).await {
@@ -252,7 +270,7 @@ async fn write_once(
     text: &str,
     status: u16,
 ) -> Option<String> {
-    let began = tally.begin();
+    let began = tally.begin(if status == 202 { Kind::QueuedWrite } else { Kind::Write });
     let mut client = tally.connect(address).await?;
     if !client.send_unless_closed(request.as_bytes()).await {
         return None;
@@ -281,7 +299,7 @@ async fn streams(address: SocketAddr, tally: Arc<Tally>) {
                 .header("authorization", format!("Bearer {KEY}"))
                 .body(Full::default())
                 .unwrap();
-            let began = tally.begin();
+            let began = tally.begin(Kind::Stream);
             let fault = match sender.send_request(request).await {
                 // The stream was not begun: the connection had ended (RFC 9113 §6.8).
                 Err(error)
@@ -423,12 +441,12 @@ async fn rounds(way: Way) {
 
 /// Prints the figures if a number of rounds was asked for, and checks them.
 fn judge(way: Way, wanted: Option<usize>, tally: &Tally, wrong: &[String]) {
-    let [usual, round, restart] = tally.p99();
+    let [usual, round, restart] = tally.p99(|_| true);
     let refused = tally.refused.load(Ordering::SeqCst);
     let lost = tally.lost.lock().unwrap();
     if let Some(rounds) = wanted {
-        let [usually, between, restarting] =
-            tally.durations.lock().unwrap().each_ref().map(Vec::len);
+        let all = tally.durations.lock().unwrap().clone();
+        let [usually, between, restarting] = all.each_ref().map(Vec::len);
         let writes = tally.comments.lock().unwrap().len();
         eprintln!(
             "{way:?}: {usually} requests without restarts with p99 {usual:?}; {rounds} rounds of {} \
@@ -438,6 +456,11 @@ fn judge(way: Way, wanted: Option<usize>, tally: &Tally, wrong: &[String]) {
             lost.len(),
             wrong.len()
         );
+        let kinds: BTreeSet<_> = all.iter().flatten().map(|(kind, _)| *kind).collect();
+        for kind in kinds {
+            let [usual, round, restart] = tally.p99(|other| other == kind);
+            eprintln!("{kind:?}: p99 {usual:?}, {round:?} and {restart:?}");
+        }
     }
     assert!(refused == 0 && lost.is_empty() && wrong.is_empty(), "{refused}, {lost:?}, {wrong:?}");
     if wanted.is_some() {
