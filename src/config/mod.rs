@@ -131,6 +131,11 @@ impl Config {
         Ok(Self { notices: self.notices.clone(), ..config })
     }
 
+    /// Describes a problem of a key that was read without a fault, with its file and line.
+    pub fn fault(&self, key: &str, problem: String) -> Fault {
+        self.source.fault(key, problem)
+    }
+
     /// The own budgets of the clients. A share is one of the limits of the accounts that fetch and
     /// write for the client.
     fn client_budgets(&self) -> Vec<ClientBudget> {

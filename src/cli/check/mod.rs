@@ -17,7 +17,7 @@ use clap::Args;
 use super::process::{BAD_CONFIG, CONFIG_VARIABLE, DEFAULT_CONFIG, FAILED, runtime};
 use super::stored_writes::with_stored_writes;
 use crate::clock::Clock;
-use crate::config::{self, Config, Examined, LeftOut, WriteStore};
+use crate::config::{self, Config, Examined, Faults, LeftOut, WriteStore};
 use crate::gateway::{
     CertificateProblem, CheckedState, TokenCheck, certificate_problems, check_tokens,
     folder_problem, listen_problems, missing_authorities, obstacle,
@@ -94,10 +94,10 @@ impl Check {
                 (report.left_out, report.files) = (left_out, files);
                 let Some(config) = config else { return };
                 self.examine_machine(&config, report);
-                report.warnings = warnings(&config, &self.config);
+                report.warnings = warnings(&config);
                 report.effective = Some(config.redacted_toml());
             }
-            Err(faults) => report.faults = faults.iter().map(Finding::from).collect(),
+            Err(Faults(faults)) => report.faults = faults.into_iter().map(Finding::from).collect(),
         }
     }
 
@@ -130,7 +130,7 @@ impl Check {
         if self.online {
             problems.extend(listen_problems(&config.listen));
         }
-        let of_file = |(key, problem)| Finding::of_key(&self.config, key, problem);
+        let of_file = |(key, problem)| config.fault(key, problem).into();
         report.faults = problems.into_iter().map(of_file).collect();
         let level = LogLevel::from_environment(LogLevel::default()).err();
         report.faults.extend(level.map(|unknown| Finding::of_process(unknown.to_string())));
@@ -146,7 +146,7 @@ impl Check {
         let is_unknown = |token: &TokenCheck| matches!(token.state, CheckedState::Unknown(_));
         if !report.tokens.is_empty() && report.tokens.iter().all(is_unknown) {
             let problem = "no token could be checked".to_owned();
-            report.faults.push(Finding::of_key(&self.config, "upstream.url", problem));
+            report.faults.push(config.fault("upstream.url", problem).into());
         }
     }
 
@@ -169,22 +169,21 @@ fn checked_tokens(config: &Config) -> io::Result<Vec<TokenCheck>> {
 }
 
 /// Lists accepted values that are probably mistakes, on this machine above all.
-fn warnings(config: &Config, file: &Path) -> Vec<Finding> {
+fn warnings(config: &Config) -> Vec<Finding> {
+    let warning = |key: &str, problem: String| Finding::from(config.fault(key, problem));
     let snapshot = config.cache.snapshot.as_deref();
     let unusable = snapshot.and_then(|path| obstacle(path, None).err());
-    let unusable = unusable.map(|unusable| {
-        Finding::of_key(file, "cache.snapshot", format!("it is left alone: {unusable}"))
-    });
+    let unusable =
+        unusable.map(|unusable| warning("cache.snapshot", format!("it is left alone: {unusable}")));
     let authorities = missing_authorities(&config.upstream);
-    let authorities =
-        authorities.map(|problem| Finding::of_key(file, "upstream.ca_file", problem.to_owned()));
+    let authorities = authorities.map(|problem| warning("upstream.ca_file", problem.to_owned()));
     let now = Clock::system().now();
     let certificates = certificate_problems(config, now);
     let certificates = certificates.filter_map(|(key, problem)| match problem {
-        CertificateProblem::EndsSoon(problem) => Some(Finding::of_key(file, key, problem)),
+        CertificateProblem::EndsSoon(problem) => Some(warning(key, problem)),
         CertificateProblem::Refused(_) => None,
     });
     let of_config = config.warnings().into_iter().chain(config.key_warnings(now));
-    let of_config = of_config.map(|warning| Finding::of_key(file, &warning.key, warning.problem));
+    let of_config = of_config.map(|found| warning(&found.key, found.problem));
     unusable.into_iter().chain(authorities).chain(certificates).chain(of_config).collect()
 }

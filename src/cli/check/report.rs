@@ -24,14 +24,6 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Creates a problem of a key whose line is not known.
-    pub fn of_key(file: &Path, key: &str, problem: String) -> Self {
-        let file = file.display().to_string();
-        let text = format!("{file}: {key}: {problem}");
-        let key = Some(key.to_owned());
-        Self { file: Some(file), line: None, key, problem, accepted: None, text }
-    }
-
     /// Creates a problem that the file is no reason for.
     pub fn of_process(problem: String) -> Self {
         let text = problem.clone();
@@ -39,16 +31,12 @@ impl Finding {
     }
 }
 
-impl From<&Fault> for Finding {
-    fn from(fault: &Fault) -> Self {
-        Self {
-            file: Some(fault.file.clone()),
-            line: fault.line,
-            key: Some(fault.key.clone()).filter(|key| !key.is_empty()),
-            problem: fault.problem.clone(),
-            accepted: fault.accepted.clone(),
-            text: fault.to_string(),
-        }
+impl From<Fault> for Finding {
+    fn from(fault: Fault) -> Self {
+        let text = fault.to_string();
+        let Fault { file, line, key, problem, accepted } = fault;
+        let key = Some(key).filter(|key| !key.is_empty());
+        Self { file: Some(file), line, key, problem, accepted, text }
     }
 }
 

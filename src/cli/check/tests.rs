@@ -70,6 +70,27 @@ fn a_key_that_ends_within_a_week_is_named() {
 }
 
 #[test]
+fn a_warning_has_the_file_and_the_line_of_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = format!("[{{ sha256 = \"{:064}\", expires = \"2020-01-31\" }}]", 1);
+    let included = format!("# Of another team.\n[[clients]]\nname = \"nightly\"\nkeys = {keys}\n");
+    std::fs::write(folder.path().join("nightly.toml"), included).unwrap();
+    let sections = "[upstream]\nurl = \"http://code.corp\"\n";
+    let text =
+        "include = [\"nightly.toml\", \"gone/*.toml\"]\n".to_owned() + &fixture::text(sections);
+    let (outcome, _, err) = checked_in(folder.path(), &text, false);
+    assert_eq!(outcome, Outcome::Valid, "{err}");
+    let line_of = |wanted: &str| 1 + text.lines().position(|line| line == wanted).unwrap();
+    for expected in [
+        "nightly.toml:4: clients[1].keys[0]: a key of client `nightly` has expired".to_owned(),
+        "weir.toml:1: include[1]: no file matches".to_owned(),
+        format!("weir.toml:{}: upstream.url: ", line_of("url = \"http://code.corp\"")),
+    ] {
+        assert!(err.contains(&expected), "{expected} is not in {err}");
+    }
+}
+
+#[test]
 fn a_faulty_config_prints_only_its_faults() {
     let (outcome, out, err) = checked("[upstream]\nurl = 3\ncolour = 1\n");
     assert_eq!((outcome, out.as_str()), (Outcome::Faulty, ""));

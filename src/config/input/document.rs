@@ -247,18 +247,28 @@ impl<'a> Document<'a> {
     ) {
         let mut faults = self.faults.borrow_mut();
         if faults.len() < FAULTS_MAX {
-            let place = at.map(|at| self.sources.place(at));
-            let (file, name) =
-                place.map_or((0, self.sources.main()), |place| (place.file, place.name));
-            let fault = Fault {
-                file: name.to_owned(),
-                line: place.map(|place| place.line),
-                key: key.to_owned(),
-                problem: self.as_written(at, problem),
-                accepted: accepted.map(|accepted| self.as_written(at, accepted)),
-            };
-            faults.push((file, fault));
+            faults.push(self.fault_at(at, key, problem, accepted));
         }
+    }
+
+    /// Describes a fault, and returns it with the position of its file.
+    pub(super) fn fault_at(
+        &self,
+        at: Option<usize>,
+        key: &str,
+        problem: String,
+        accepted: Option<String>,
+    ) -> (usize, Fault) {
+        let place = at.map(|at| self.sources.place(at));
+        let (file, name) = place.map_or((0, self.sources.main()), |place| (place.file, place.name));
+        let fault = Fault {
+            file: name.to_owned(),
+            line: place.map(|place| place.line),
+            key: key.to_owned(),
+            problem: self.as_written(at, problem),
+            accepted: accepted.map(|accepted| self.as_written(at, accepted)),
+        };
+        (file, fault)
     }
 
     /// Adds a fault of a file that is not one of the document.

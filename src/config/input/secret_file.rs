@@ -9,9 +9,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use secrecy::{ExposeSecret, SecretString};
+use toml::de::DeTable;
 
 use super::document::{Document, Manner, Secrets};
-use super::fault::Faults;
+use super::fault::{Fault, Faults};
 use super::reader::Reader;
 use super::references::References;
 use super::sources::File;
@@ -149,17 +150,47 @@ impl Source {
         before: &[SecretFile],
         read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
     ) -> Result<T, Faults> {
-        let Some((config, included)) = self.0.split_first() else { return Err(Faults(Vec::new())) };
         let manner = Manner { secrets: Secrets::Resolved, references: References::Resolved };
         let mut document = Document::new(&variable, manner);
         document.before = before;
-        let mut table = document.add(&config.file());
-        if let Some(table) = &mut table {
-            for file in included {
-                include::add(&mut document, &file.file(), table);
-            }
-        }
+        let table = self.add_to(&mut document);
         let value = table.as_ref().and_then(|table| Reader::document(&document, table, read));
         complete(document.finish(value))
     }
+
+    /// Describes a problem of a key, at its place in the texts. One that is absent has the place of
+    /// the table that lacks it.
+    pub(crate) fn fault(&self, key: &str, problem: String) -> Fault {
+        let manner = Manner { secrets: Secrets::Presumed, references: References::Literal };
+        let mut document = Document::new(&|_| None, manner);
+        let table = self.add_to(&mut document);
+        let at = table.and_then(|table| offset_of(&table, key));
+        document.fault_at(at, key, problem, None).1
+    }
+
+    /// Adds the texts to a document, and returns their table.
+    fn add_to<'s>(&'s self, document: &mut Document<'_>) -> Option<DeTable<'s>> {
+        let (config, included) = self.0.split_first()?;
+        let mut table = document.add(&config.file())?;
+        for file in included {
+            include::add(document, &file.file(), &mut table);
+        }
+        Some(table)
+    }
+}
+
+/// Finds a full key, such as `clients[0].reads`, or the last table on the way to it.
+fn offset_of(table: &DeTable<'_>, key: &str) -> Option<usize> {
+    let (mut table, mut at) = (table, None);
+    for part in key.split('.') {
+        let (name, index) = part.split_once('[').unwrap_or((part, ""));
+        let Some((found, value)) = table.get_key_value(name) else { break };
+        at = Some(found.span().start);
+        let index = index.trim_end_matches(']').parse::<usize>().ok();
+        let item = index.and_then(|index| value.get_ref().as_array()?.get(index));
+        at = item.map(|item| item.span().start).or(at);
+        let Some(next) = item.unwrap_or(value).get_ref().as_table() else { break };
+        table = next;
+    }
+    at
 }
