@@ -41,6 +41,7 @@ fn an_unusable_certificate_is_a_fault_of_its_file() {
     for (https, key, message) in [
         (absent.to_owned(), "cert", "/absent.pem cannot be read"),
         (at(pair("cut_off.pem", "server.pem")), "cert", "a certificate is damaged or cut off"),
+        (at(pair("version_1.pem", "version_1.pem")), "cert", "another version of X.509 than 3"),
         (at(pair("server.pem", "authority.pem")), "key", "it has no private key"),
         (at(pair("server.pem", "other_name.pem")), "key", "it does not belong to the certificate"),
         (at(format!("{server}, certificates = []")), "cert", "not beside certificates"),

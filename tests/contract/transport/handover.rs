@@ -161,6 +161,17 @@ async fn a_socket_of_systemd_without_a_listener_stops_the_start() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listen_fds_that_is_no_number_stops_the_start() {
+    let stage = Stage::new(Setup::new()).await;
+    for count in ["one", "-1", "4000000000"] {
+        let ended = serve(&stage.config).env("LISTEN_FDS", count).output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert!(said.contains("which is no number of sockets"), "{said}");
+        assert_eq!(ended.status.code(), Some(2));
+    }
+}
+
 /// The next message that is no sign of life.
 fn message(manager: &UnixDatagram) -> String {
     let mut buffer = [0; 1024];

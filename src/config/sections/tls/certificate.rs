@@ -14,6 +14,7 @@ use rustls::{Error, InconsistentKeys};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::error::X509Error;
 use x509_parser::prelude::FromDer;
+use x509_parser::x509::X509Version;
 
 use crate::config::input::document::Secrets;
 use crate::config::input::reader::{Entry, Reader};
@@ -185,10 +186,14 @@ fn with_key(
             key,
             &format!("it does not belong to the certificate of {}", cert.display()),
         )),
+        Error::InvalidCertificate(_) if facts.is_old => CertificateFault::Chain(of(
+            cert,
+            "its first certificate has another version of X.509 than 3, which TLS clients refuse",
+        )),
         Error::InvalidCertificate(_) => damaged("first certificate is"),
         _ => CertificateFault::Key(of(key, "a kind of key that is not supported")),
     })?;
-    let Facts { valid_from, valid_until, is_issuer_first, chain_problem } = facts;
+    let Facts { valid_from, valid_until, is_issuer_first, chain_problem, .. } = facts;
     let certified = Arc::new(certified);
     Ok(Certificate { certified, valid_from, valid_until, is_issuer_first, chain_problem })
 }
@@ -199,6 +204,8 @@ struct Facts {
     valid_until: i64,
     is_issuer_first: bool,
     chain_problem: Option<String>,
+    /// The first certificate has another version than 3.
+    is_old: bool,
 }
 
 /// Returns the facts of a chain; `None` if a certificate cannot be read. The authority itself, in
@@ -209,7 +216,8 @@ fn facts_of(chain: &[CertificateDer<'_>]) -> Option<Facts> {
         .map(|der| X509Certificate::from_der(der).ok().map(|(_, certificate)| certificate))
         .collect();
     let parsed = parsed?;
-    let own = parsed.first()?.validity();
+    let first = parsed.first()?;
+    let (own, is_old) = (first.validity(), first.version() != X509Version::V3);
     let issuers = parsed.iter().skip(1);
     let issuers = issuers.filter(|certificate| certificate.issuer() != certificate.subject());
     let (mut valid_from, mut valid_until) = (own.not_before.timestamp(), own.not_after.timestamp());
@@ -225,7 +233,7 @@ fn facts_of(chain: &[CertificateDer<'_>]) -> Option<Facts> {
         )
     });
     let is_issuer_first = valid_until < own.not_after.timestamp();
-    Some(Facts { valid_from, valid_until, is_issuer_first, chain_problem })
+    Some(Facts { valid_from, valid_until, is_issuer_first, chain_problem, is_old })
 }
 
 fn is_issued_by(certificate: &X509Certificate<'_>, issuer: &X509Certificate<'_>) -> bool {
