@@ -29,7 +29,7 @@ use crate::gateway::response::pacing::Streams;
 use crate::gateway::response::render::{Compression, Content};
 use crate::gateway::response::write::FRAME_BYTES;
 use crate::gateway::server::connection::http2::{Flood, Frames, Http2State};
-use crate::gateway::server::connection::{Connection, STREAMS_MAX, Watch};
+use crate::gateway::server::connection::{Connection, FAREWELL_WAIT, STREAMS_MAX, Watch};
 use crate::gateway::server::handler::{Frontend, Handler};
 use crate::gateway::server::header_memo::StreamMemo;
 use crate::gateway::server::request::{Classification, Known, Request, Transport};
@@ -204,7 +204,7 @@ impl<'c> Http2Connection<'c> {
                         closed
                     });
                     // A client that takes no farewell gets none.
-                    let _ = timeout(BETWEEN_CHECKS, closed).await;
+                    let _ = timeout(FAREWELL_WAIT, closed).await;
                     return Ok(());
                 }
                 Turn::Over(ended) => return ended,
