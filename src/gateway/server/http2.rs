@@ -29,7 +29,7 @@ use crate::gateway::response::pacing::Streams;
 use crate::gateway::response::render::{Compression, Content};
 use crate::gateway::response::write::FRAME_BYTES;
 use crate::gateway::server::connection::http2::{Flood, Frames, Http2State};
-use crate::gateway::server::connection::{Connection, FAREWELL_WAIT, STREAMS_MAX, Watch};
+use crate::gateway::server::connection::{Connection, LAST_REQUEST_WAIT, STREAMS_MAX, Watch};
 use crate::gateway::server::handler::{Frontend, Handler};
 use crate::gateway::server::header_memo::StreamMemo;
 use crate::gateway::server::request::{Classification, Known, Request, Transport};
@@ -43,9 +43,8 @@ const TURN_MAX: usize = 32;
 /// made while the other is sent.
 const STREAM_BYTES_MAX: usize = 2 * FRAME_BYTES;
 /// A connection ends during a drain once it had no stream and nothing to send this many times in a
-/// row. Chosen here: a second for the client's answer.
+/// row, `LAST_REQUEST_WAIT` apart. Chosen here: a second for the client's answer.
 const QUIET_CHECKS: usize = 4;
-const BETWEEN_CHECKS: Duration = Duration::from_millis(250);
 /// The time for which a connection that flooded stays open, unread. Chosen here: some thousand
 /// floods a second, each of a new connection, would take a core.
 const FLOOD_PAUSE: Duration = Duration::from_millis(500);
@@ -138,7 +137,7 @@ impl<'c> Http2Connection<'c> {
             let begun = Awaited::new(&front.gateway().env.active);
             let (mut checks, mut quiet_checks) = (0, 0);
             while quiet_checks < QUIET_CHECKS {
-                sleep(BETWEEN_CHECKS).await;
+                sleep(LAST_REQUEST_WAIT).await;
                 checks += 1;
                 if checks == QUIET_CHECKS {
                     begun.end();
@@ -204,7 +203,7 @@ impl<'c> Http2Connection<'c> {
                         closed
                     });
                     // A client that takes no farewell gets none.
-                    let _ = timeout(FAREWELL_WAIT, closed).await;
+                    let _ = timeout(LAST_REQUEST_WAIT, closed).await;
                     return Ok(());
                 }
                 Turn::Over(ended) => return ended,

@@ -20,8 +20,8 @@ use crate::config::Listen;
 use crate::gateway::cache::invalidation::snapshot_mark::Level;
 use crate::gateway::connections::slot::Listener as Slotted;
 use crate::gateway::reload::Current;
+use crate::gateway::server::connection::LAST_REQUEST_WAIT;
 use crate::gateway::server::connection::accept::Listener;
-use crate::gateway::server::connection::{FAREWELL_WAIT, LAST_REQUEST_WAIT};
 use crate::gateway::server::handler::Frontend;
 use crate::gateway::server::sockets::bind::{cannot_listen, socket_obstacle};
 use crate::gateway::server::sockets::{Kind, Opened, Socket, Sockets};
@@ -273,7 +273,7 @@ impl Listening {
         if !finished {
             active.cut_off();
             // Each answer is one write.
-            let _ = timeout(FAREWELL_WAIT, active.idle()).await;
+            let _ = timeout(LAST_REQUEST_WAIT, active.idle()).await;
         }
         self.services.abort_all();
         if finished { Drained::Completely } else { Drained::CutOff(left) }

@@ -26,7 +26,7 @@ use crate::gateway::request::forwarded::is_trusted;
 use crate::gateway::response::{error::render_error, form::Form, render::Content, write};
 use crate::gateway::server::connection::proxy_header;
 use crate::gateway::server::connection::{
-    Connection, FAREWELL_WAIT, LAST_REQUEST_WAIT, Received, Watch, address_of, client_address,
+    Connection, LAST_REQUEST_WAIT, Received, Watch, address_of, client_address,
 };
 use crate::gateway::server::fast_path::{Age, Next};
 use crate::gateway::server::handler::{Frontend, Handler};
@@ -103,7 +103,7 @@ impl Frontend {
                 Next::Over => {
                     // Without the end of TLS, a client takes the close for an attack.
                     if self.tls.is_some() {
-                        let _ = timeout(FAREWELL_WAIT, connection.shutdown()).await;
+                        let _ = timeout(LAST_REQUEST_WAIT, connection.shutdown()).await;
                     }
                     return None;
                 }

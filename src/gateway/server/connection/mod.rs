@@ -64,11 +64,8 @@ const READS_OF_A_TURN: usize = 16;
 /// processor, and the rest of 1,000 of them passes within seconds.
 const BETWEEN_TURNS: Duration = Duration::from_millis(1);
 /// An idle connection stays open for this long once the gateway stops, for a request that is on its
-/// way. Chosen here: a busy client's next request, whose answer says that the connection ends. A
-/// hand-over keeps writes of other clients waiting meanwhile.
-pub(super) const LAST_REQUEST_WAIT: Duration = Duration::from_millis(100);
-/// The longest wait until the last bytes of a connection are written. Chosen here: one write each.
-pub(super) const FAREWELL_WAIT: Duration = Duration::from_millis(250);
+/// way. Chosen here: a round trip and the client's next request.
+pub(super) const LAST_REQUEST_WAIT: Duration = Duration::from_millis(250);
 
 /// The IP address of the other end; `None` on a Unix socket.
 pub(super) fn client_address(stream: &Stream) -> Option<IpAddr> {
