@@ -378,17 +378,26 @@ impl QuotaLedger {
 
     /// Priority of a request: that of its client, or the lowest beyond a soft budget.
     pub(in crate::decision) fn priority(&mut self, now: Timestamp, demand: &Demand) -> Priority {
-        let priority = self.client(demand.client).priority;
-        let Some(id) = self.own_budget(demand) else { return priority };
-        let is_soft = self.client_budgets.get(id).is_some_and(|budget| !budget.settings.is_hard);
-        let is_beyond =
-            is_soft && self.own_state(now, id).is_some_and(|state| !state.has_room(demand.cost));
-        if is_beyond && !self.shadow.client_budgets { Priority::Batch } else { priority }
+        let is_beyond = self.beyond_soft_budget(now, demand).is_some();
+        if is_beyond { Priority::Batch } else { self.client(demand.client).priority }
     }
 
-    /// Returns true if the request has a lower priority than its client, by a spent soft budget.
-    pub(super) fn is_last(&mut self, now: Timestamp, demand: &Demand) -> bool {
-        self.priority(now, demand) != self.client(demand.client).priority
+    /// End of the spent soft budget that lowers the request's priority.
+    pub(super) fn is_last_until(&mut self, now: Timestamp, demand: &Demand) -> Option<Timestamp> {
+        if self.client(demand.client).priority == Priority::Batch {
+            return None;
+        }
+        self.beyond_soft_budget(now, demand)
+    }
+
+    /// End of the soft budget beyond which the request is, unless such budgets are in shadow mode.
+    fn beyond_soft_budget(&mut self, now: Timestamp, demand: &Demand) -> Option<Timestamp> {
+        let id = self.own_budget(demand)?;
+        if self.shadow.client_budgets || self.client_budgets.get(id)?.settings.is_hard {
+            return None;
+        }
+        let state = self.own_state(now, id)?;
+        (!state.has_room(demand.cost)).then_some(state.ends)
     }
 
     /// Reserves the units of an admitted request in its client's budget.

@@ -136,8 +136,13 @@ impl Lease {
     }
 
     fn touched(&self) -> Touched {
-        let accounts = self.accounts();
-        Touched { accounts, endpoint: self.weight.endpoint, is_undone: false, measured: None }
+        Touched {
+            accounts: self.accounts(),
+            endpoint: self.weight.endpoint,
+            client: self.own_budget.map(|_| self.weight.client),
+            is_undone: false,
+            measured: None,
+        }
     }
 }
 
@@ -147,6 +152,8 @@ pub(super) struct Touched {
     /// Sender, and the account that pays too.
     pub(super) accounts: [Option<AccountId>; 2],
     pub(super) endpoint: EndpointId,
+    /// Client whose own budget changes, on whichever account its requests wait.
+    pub(super) client: Option<ClientId>,
     /// True when the lease left no trace, so earlier times may no longer hold.
     pub(super) is_undone: bool,
     /// Units that the request spent, where the rate headers show them (`limits/primary/measure`).
@@ -211,7 +218,10 @@ impl QuotaLedger {
                 let Some(account) = self.choose_in_shadow(now, demand, &blocked) else {
                     self.want_questions(now, &in_question);
                     // Others that wait in the queue of its priority are not beyond their budgets.
-                    blocked.is_by_share |= self.is_last(now, demand);
+                    if let Some(ends) = self.is_last_until(now, demand) {
+                        blocked.is_by_share = true;
+                        blocked.wake = Some(blocked.wake.map_or(ends, |wake| wake.min(ends)));
+                    }
                     return Err(blocked);
                 };
                 shadowed = shadowed.or_else(|| Some(blocked.shadowed(deadline)));

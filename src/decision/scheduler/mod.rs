@@ -202,7 +202,7 @@ impl Admission {
         }
         let mut queues = std::mem::take(&mut self.touched);
         self.queue.take_due(now, &mut queues);
-        if let Some(Touched { accounts, endpoint, is_undone, .. }) = changed {
+        if let Some(Touched { accounts, endpoint, client, is_undone, .. }) = changed {
             let candidates = &self.ledger.candidates;
             for list in accounts.into_iter().flatten().flat_map(|id| candidates.lists_of(id)) {
                 self.queue.release_of(list, endpoint, RELEASED_BESIDE);
@@ -210,6 +210,9 @@ impl Admission {
             }
             if is_undone {
                 self.queue.invalidate_blocks(&queues);
+            }
+            if let Some(client) = client {
+                self.queue.release_of_client(client, &mut queues);
             }
         }
         // A denied request may have stood before one that needs less.

@@ -436,3 +436,32 @@ fn the_priority_of_a_client_within_its_soft_budget_stays() {
     unchanged(&mut queue, NOW, grant.lease);
     assert_eq!(queue.ledger.priority(NOW, &by(0)), Priority::Normal);
 }
+
+#[test]
+fn an_answer_from_one_account_frees_the_budget_for_another() {
+    let mut settings = settings(2, SecondaryLimits::default());
+    settings.client_budgets = vec![units(0, 1)];
+    let mut queue = Admission::new(settings);
+    let on = |account: u32| Demand { candidates: [AccountId(account)].into(), ..by(0) };
+    let grant = granted(queue.request(NOW, on(0), SOON));
+    let beyond = waiting(queue.request(NOW, on(1), SOON));
+    unchanged(&mut queue, NOW, grant.lease);
+    assert_eq!(decided(&mut queue), [(beyond, Ok(AccountId(1)))]);
+    assert_eq!(queue.audit(), []);
+}
+
+#[test]
+fn a_new_window_of_a_soft_budget_ends_a_wait_for_the_floor() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let mut settings = settings(1, SecondaryLimits::default());
+    let amount = BudgetAmount::Units { units: 1, per: MINUTE };
+    settings.client_budgets = vec![ClientBudget { is_hard: false, ..of(0, amount) }];
+    settings.batch_floor = 0.5;
+    let mut queue = Admission::new(settings);
+    let probe = granted(queue.request(NOW, by(0), SOON));
+    answer(&mut queue, NOW, probe.lease, 40);
+    let beyond = waiting(queue.request(NOW, by(0), NOW + HOUR));
+    assert_eq!(queue.next_wakeup(), Some(NOW + MINUTE));
+    queue.tick(NOW + MINUTE);
+    assert_eq!(decided(&mut queue), [(beyond, Ok(AccountId(0)))]);
+}

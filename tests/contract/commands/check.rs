@@ -86,7 +86,7 @@ fn a_check_without_secrets_reads_none_and_says_so() {
         "note: weir.toml: cache.spool_folder: not checked: folder var/spool",
         "note: weir.toml: cache.snapshot: not checked: file var/weir.cache",
         "note: weir.toml: writes.store: not checked: file var/weir.redb",
-        "warning: weir.toml: upstream.url: http://code.corp is plain HTTP",
+        "warning: weir.toml:7: upstream.url: http://code.corp is plain HTTP",
     ] {
         assert!(err.contains(line), "{line}: {err}");
     }

@@ -101,7 +101,7 @@ fn a_missing_file_is_a_fault_and_an_empty_pattern_a_warning() {
     );
     let (code, _, err) = checked("include = [\"clients/*.toml\"]", &[], &[]);
     assert_eq!(code, 0);
-    assert!(err.contains("warning: weir.toml: include[0]: no file matches"), "{err}");
+    assert!(err.contains("warning: weir.toml:1: include[0]: no file matches"), "{err}");
 }
 
 #[test]

@@ -37,9 +37,17 @@ impl WaitQueue {
             && self.wakes.first().is_none_or(|(at, wake)| self.is_awaited(at, wake))
             && self.bytes == bytes
             && self.by_list.iter().flatten().count() == self.queues.len()
-            && self.of_clients
-                == self.queues.iter().filter(|(_, queue)| queue.key.client.is_some()).count()
+            && self.own_queues_add_up()
             && self.held_adds_up()
+    }
+
+    fn own_queues_add_up(&self) -> bool {
+        let is_of = |(client, id): (_, QueueId)| {
+            self.queues.get(id.index()).is_some_and(|queue| queue.key.client == Some(client))
+        };
+        self.own_queues.iter().all(is_of)
+            && self.own_queues.iter().count()
+                == self.queues.iter().filter(|(_, queue)| queue.key.client.is_some()).count()
     }
 
     fn is_awaited(&self, at: Timestamp, wake: Wake) -> bool {

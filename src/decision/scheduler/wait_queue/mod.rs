@@ -14,6 +14,7 @@ mod by_client;
 mod deadline_heap;
 mod keys;
 mod overdue;
+mod own_queues;
 mod rank_queue;
 pub(super) mod shares;
 
@@ -33,6 +34,7 @@ use crate::decision::types::{
 };
 use by_client::ByClient;
 use deadline_heap::DeadlineHeap;
+use own_queues::OwnQueues;
 use rank_queue::RankQueue;
 use shares::Tag;
 use smallvec::SmallVec;
@@ -107,8 +109,7 @@ enum Wake {
 #[derive(Debug, Default)]
 pub struct WaitQueue {
     queues: Slab<KeyedQueue>,
-    /// Number of the queues of a single client.
-    of_clients: usize,
+    own_queues: OwnQueues,
     groups: Slab<Group>,
     /// Groups that are not the first of their queue.
     by_group_key: HashMap<u128, GroupId>,
@@ -137,15 +138,6 @@ impl WaitQueue {
             .and_then(|group| self.groups.get(group.index())?.held.as_ref());
         held.map(|held| &held.by)
             .or_else(|| queue.blocked.as_ref().filter(|_| queue.heads.first().is_some()))
-    }
-
-    /// The key of the queue that takes this request: that of its client alone, if there is one.
-    pub fn key_for(&self, key: QueueKey, client: ClientId) -> QueueKey {
-        if self.of_clients == 0 {
-            return key;
-        }
-        let alone = key.clone().of_client(client);
-        if self.find_queue(&alone).is_some() { alone } else { key }
     }
 
     pub fn push(
@@ -492,7 +484,7 @@ impl WaitQueue {
 
     fn add_queue(&mut self, key: QueueKey) -> QueueId {
         let list = key.list.index();
-        self.of_clients += usize::from(key.client.is_some());
+        let client = key.client;
         let new = KeyedQueue {
             key,
             heads: RankQueue::empty(),
@@ -507,6 +499,9 @@ impl WaitQueue {
             self.by_list.resize_with(list + 1, SmallVec::new);
         }
         self.by_list[list].push(id);
+        if let Some(client) = client {
+            self.own_queues.add(client, id);
+        }
         id
     }
 
@@ -531,7 +526,9 @@ impl WaitQueue {
 
     fn drop_queue(&mut self, id: QueueId) {
         let Some(queue) = self.queues.try_remove(id.index()) else { return };
-        self.of_clients -= usize::from(queue.key.client.is_some());
+        if let Some(client) = queue.key.client {
+            self.own_queues.remove(client, id);
+        }
         if let Some(queues) = self.by_list.get_mut(queue.key.list.index()) {
             queues.retain(|other| *other != id);
         }
