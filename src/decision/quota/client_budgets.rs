@@ -382,12 +382,21 @@ impl QuotaLedger {
         if is_beyond { Priority::Batch } else { self.client(demand.client).priority }
     }
 
-    /// End of the spent soft budget that lowers the request's priority.
-    pub(super) fn is_last_until(&mut self, now: Timestamp, demand: &Demand) -> Option<Timestamp> {
+    /// Adds to a block that the request has a lower priority than its client, by a spent soft
+    /// budget. Others that wait in the queue of that priority are not beyond theirs.
+    pub(super) fn add_soft_budget(
+        &mut self,
+        now: Timestamp,
+        demand: &Demand,
+        blocked: &mut Blocked,
+    ) {
         if self.client(demand.client).priority == Priority::Batch {
-            return None;
+            return;
         }
-        self.beyond_soft_budget(now, demand)
+        if let Some(ends) = self.beyond_soft_budget(now, demand) {
+            blocked.is_by_share = true;
+            blocked.wake = Some(blocked.wake.map_or(ends, |wake| wake.min(ends)));
+        }
     }
 
     /// End of the soft budget beyond which the request is, unless such budgets are in shadow mode.

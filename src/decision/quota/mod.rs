@@ -217,11 +217,7 @@ impl QuotaLedger {
             Err(mut blocked) => {
                 let Some(account) = self.choose_in_shadow(now, demand, &blocked) else {
                     self.want_questions(now, &in_question);
-                    // Others that wait in the queue of its priority are not beyond their budgets.
-                    if let Some(ends) = self.is_last_until(now, demand) {
-                        blocked.is_by_share = true;
-                        blocked.wake = Some(blocked.wake.map_or(ends, |wake| wake.min(ends)));
-                    }
+                    self.add_soft_budget(now, demand, &mut blocked);
                     return Err(blocked);
                 };
                 shadowed = shadowed.or_else(|| Some(blocked.shadowed(deadline)));
