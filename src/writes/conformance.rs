@@ -146,7 +146,7 @@ fn a_replica_without_its_write_changes_nothing() {
         let place = Place { lane: "ci:/repos/a/b".into(), ..Place::default() };
         let write = stored("request", progress(WriteState::Queued).encode());
         let number = first.next_number().unwrap();
-        first.insert(number, &write, &place).await.unwrap();
+        first.insert(number, &write, &place, None).await.unwrap();
         // It says that it is gone, and goes on all the same.
         first.end().await.unwrap();
         let mut events = second.events().unwrap();
@@ -168,13 +168,71 @@ fn a_write_is_cancelled_until_it_is_sent() {
         let sending = progress(WriteState::Sending).encode();
         let [early, late] = [(); 2].map(|()| first.next_number().unwrap());
         for number in [early, late] {
-            first.insert(number, &write, &Place::default()).await.unwrap();
+            first.insert(number, &write, &Place::default(), None).await.unwrap();
         }
         assert_eq!(second.cancel(early, ended).await, Ok(()));
         let sent = first.apply(Change::Progress(early, sending.clone())).await;
         assert_eq!(sent, Err(StoreError::Elsewhere));
         assert_eq!(first.apply(Change::Progress(late, sending)).await, Ok(()));
         assert_eq!(second.cancel(late, ended).await, Err(StoreError::Elsewhere));
+    });
+}
+
+/// Its data began long before: nobody may still have to add writes again.
+const LONG_AGO: &str = "SET writes:{writes}:born 1";
+
+#[test]
+fn a_write_is_stored_with_its_first_attempt() {
+    let (runtime, server) = (runtime(), RedisServer::start(&[]));
+    server.run(LONG_AGO);
+    runtime.block_on(async {
+        let (first, second) = (shared(&server, 1).await, shared(&server, 2).await);
+        let ended = |before| Progress { state: WriteState::Cancelled, ..before };
+        let place = Place { lane: "ci:/repos/a/b".into(), ..Place::default() };
+        let queued = progress(WriteState::Queued);
+        let write = stored("request", queued.encode());
+        let sending = queued.sending().encode();
+        let [head, behind] = [(); 2].map(|()| first.next_number().unwrap());
+        for number in [head, behind] {
+            first.insert(number, &write, &place, Some(sending.clone())).await.unwrap();
+        }
+        let [ahead, waiting] = [head, behind].map(|number| second.load(number));
+        assert_eq!(ahead.await, Ok(Some(stored("request", sending.clone()))));
+        assert_eq!(waiting.await, Ok(Some(write)));
+        assert_eq!(second.cancel(head, ended).await, Err(StoreError::Elsewhere));
+        let changes = server.info("cmdstat_hset");
+        first.apply(Change::Progress(head, sending.clone())).await.unwrap();
+        assert_eq!(server.info("cmdstat_hset"), changes);
+        first.apply(Change::Progress(behind, sending)).await.unwrap();
+        assert_ne!(server.info("cmdstat_hset"), changes);
+    });
+}
+
+#[test]
+fn an_attempt_that_does_not_begin_is_taken_back() {
+    let (runtime, server) = (runtime(), RedisServer::start(&[]));
+    server.run(LONG_AGO);
+    runtime.block_on(async {
+        let (first, second) = (shared(&server, 1).await, shared(&server, 2).await);
+        let ended = |before| Progress { state: WriteState::Cancelled, ..before };
+        let queued = progress(WriteState::Queued);
+        let write = stored("request", queued.encode());
+        let sending = queued.sending().encode();
+        let insert = |lane: &str| {
+            let place = Place { lane: lane.into(), ..Place::default() };
+            let number = first.next_number().unwrap();
+            let inserted = first.insert(number, &write, &place, Some(sending.clone()));
+            async move { inserted.await.map(|()| number).unwrap() }
+        };
+        let late = insert("ci:late").await;
+        while second.load(late).await.unwrap().unwrap() != write {}
+        first.apply(Change::Progress(late, sending.clone())).await.unwrap();
+        assert_eq!(second.load(late).await.unwrap().unwrap().progress, sending);
+        let cancelled = insert("ci:cancelled").await;
+        assert_eq!(first.cancel(cancelled, ended).await, Ok(()));
+        let left = insert("ci:left").await;
+        first.end().await.unwrap();
+        assert_eq!(second.load(left).await.unwrap().unwrap(), write);
     });
 }
 
@@ -186,9 +244,9 @@ fn a_promised_write_stays_when_its_client_leaves() {
         let place = Place { key: "ci:key".into(), meaning: [7; 32], ..Place::default() };
         let write = stored("request", progress(WriteState::Queued).encode());
         let number = first.next_number().unwrap();
-        first.insert(number, &write, &place).await.unwrap();
+        first.insert(number, &write, &place, None).await.unwrap();
         let other = second.next_number().unwrap();
-        let found = second.insert(other, &write, &place).await;
+        let found = second.insert(other, &write, &place, None).await;
         assert_eq!(found, Err(StoreError::Keyed { number, meaning: [7; 32] }));
         first.apply(Change::Remove(vec![number])).await.unwrap();
         let mut events = first.events().unwrap();
@@ -208,11 +266,11 @@ fn a_new_write_comes_behind_one_that_was_added_again() {
         // The server's clock is set back with its loss.
         server.run("SET writes:{writes}:places 8000000000000000");
         let (early, late) = (first.next_number().unwrap(), second.next_number().unwrap());
-        first.insert(early, &stored("early", queued.clone()), &place).await.unwrap();
+        first.insert(early, &stored("early", queued.clone()), &place, None).await.unwrap();
         server.run("FLUSHALL");
         assert_eq!(first.apply(Change::Progress(early, queued.clone())).await, Ok(()));
         let mut events = second.events().unwrap();
-        second.insert(late, &stored("late", queued), &place).await.unwrap();
+        second.insert(late, &stored("late", queued), &place, None).await.unwrap();
         // No turn comes as long as others may add theirs.
         while second.has_just_lost() {
             tokio::task::yield_now().await;
@@ -296,7 +354,7 @@ fn writes_that_cannot_be_read_are_left_to_others() {
         }
         let number = first.next_number().unwrap();
         let write = stored("request", progress(WriteState::Queued).encode());
-        first.insert(number, &write, &Place::default()).await.unwrap();
+        first.insert(number, &write, &Place::default(), None).await.unwrap();
         first.end().await.unwrap();
         let mut events = second.events().unwrap();
         // It could have taken the write at each of these.

@@ -197,6 +197,11 @@ impl Progress {
         }
     }
 
+    /// Returns the progress with one more attempt, which begins.
+    pub fn sending(&self) -> Self {
+        Self { state: WriteState::Sending, attempts: self.attempts + 1, ..self.clone() }
+    }
+
     /// Encodes the progress for the store.
     pub fn encode(&self) -> Bytes {
         let response = self.response.as_deref();

@@ -45,7 +45,7 @@ impl RedisServer {
 
     /// A field of `INFO`; empty without it.
     pub fn info(&self, field: &str) -> String {
-        self.field("INFO", field)
+        self.field("INFO everything", field)
     }
 
     /// The state of the cluster, as this node sees it.

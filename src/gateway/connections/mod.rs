@@ -42,8 +42,8 @@ const SEEN_AT_ONCE: usize = 256;
 /// a wait for each end would delay all that is behind it in the backlog.
 const ENDING_MAX: u32 = 16;
 /// The accepted connections that have sent nothing and wait for those that have. Chosen here: a
-/// megabyte.
-const SILENT_MAX: u32 = 1_024;
+/// full backlog of the system, some megabytes.
+const SILENT_MAX: u32 = 4_096;
 /// The longest wait for the end of an evicted connection, which is a matter of microseconds.
 const EVICTION_PATIENCE: Duration = Duration::from_millis(50);
 

@@ -126,7 +126,11 @@ impl Handler {
                 is_held: false,
             })
         });
-        let new = New { write, group, lane: route.lane.clone(), deadline, memory, waiter };
+        let admissions = gateway.dispatcher.admissions();
+        let turn = admissions.next_turn(&route.candidates, route.spacing);
+        let may_go = turn <= gateway.env.clock.now();
+        let lane = route.lane.clone();
+        let new = New { write, group, lane, may_go, deadline, memory, waiter };
         let accepted = gateway.writes.queue().accept(gateway.writes.turns(), new).await;
         let Accepted { id, watched, request_progress } =
             accepted.map_err(|not_accepted| match not_accepted {

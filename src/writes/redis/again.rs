@@ -17,7 +17,7 @@ use crate::writes::{Progress, StoreError, WriteState};
 
 /// The time without turns after a loss. Ours: replicas that miss the news find the loss within a
 /// second by themselves.
-const PAUSE: Duration = Duration::from_secs(2);
+pub(super) const PAUSE: Duration = Duration::from_secs(2);
 /// Ended writes that are added again at once. Ours: a tenth of a second.
 const AT_ONCE: usize = 200;
 

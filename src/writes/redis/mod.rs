@@ -9,6 +9,8 @@
 //! that is not queued takes a place there too.
 
 mod again;
+mod ahead;
+mod insert;
 mod lease;
 mod own;
 mod scripts;
@@ -32,7 +34,7 @@ use crate::clock::timer_now;
 use crate::state::{Content, Replica, WriteNews};
 use own::{Copied, Own, OwnWrites};
 pub use text::digest_text;
-use text::{hex, keyed, millis, parsed};
+use text::{hex, millis, parsed};
 
 /// The time after the last renewal for which a replica keeps its writes. Ours: as long as it keeps
 /// its parts of the limits.
@@ -122,85 +124,6 @@ impl SharedStore {
         self.0.own.lock().numbers.next()
     }
 
-    /// Adds a write.
-    pub fn insert(
-        &self,
-        number: u64,
-        stored: &Stored,
-        place: &Place,
-    ) -> BoxFuture<'static, Result<(), StoreError>> {
-        let this = Arc::clone(&self.0);
-        if let Some(reason) = this.replica.home().away() {
-            return Box::pin(std::future::ready(Err(StoreError::Away(reason))));
-        }
-        let meaning = digest_text(&place.meaning);
-        let sealed = this.sealed(REQUEST, number, stored.request.clone());
-        let (request, progress) =
-            match (sealed, this.sealed(PROGRESS, number, stored.progress.clone())) {
-                (Ok(request), Ok(progress)) => (request, progress),
-                (Err(fault), _) | (_, Err(fault)) => {
-                    return Box::pin(std::future::ready(Err(fault)));
-                }
-            };
-        {
-            let mut own = this.own.lock();
-            let bytes = (request.len() + progress.len()) as u64;
-            if let Some(room) = &mut own.room {
-                let Some(left) = room.checked_sub(bytes) else {
-                    let reason = "what is left is for those that it has".to_owned();
-                    return Box::pin(std::future::ready(Err(StoreError::Full(reason))));
-                };
-                *room = left;
-            }
-            own.add(number, Own::write(place.lane.clone(), 0));
-            own.copy(
-                number,
-                Copied {
-                    request: stored.request.clone(),
-                    progress: stored.progress.clone(),
-                    key: place.key.clone(),
-                    meaning: meaning.clone(),
-                },
-            );
-        }
-        let insert = this
-            .script(scripts::INSERT, number)
-            .arg(&*request)
-            .arg(&*progress)
-            .arg(WriteState::Queued.name())
-            .arg(&place.lane)
-            .arg(&place.key)
-            .arg(meaning)
-            .arg(millis(LEASE))
-            .to_owned();
-        self.0.spawn(async move {
-            let inserted = this.run::<(String, String, String, String)>(&insert).await;
-            let (word, rest, place, born) = inserted.map_err(full)?;
-            if !born.is_empty() {
-                this.seen(&born);
-            }
-            match &*word {
-                "kept" => {
-                    this.own.lock().placed(number, place);
-                    this.placed(number, &rest);
-                    Ok(())
-                }
-                "keyed" => {
-                    this.own.lock().take(number);
-                    Err(keyed(&rest).unwrap_or(StoreError::Failed("a damaged key".into())))
-                }
-                other => {
-                    this.own.lock().take(number);
-                    let reason = match other {
-                        "taken" => "another write has its number",
-                        _ => "it was removed before it was added",
-                    };
-                    Err(StoreError::Failed(reason.into()))
-                }
-            }
-        })
-    }
-
     /// Takes a place at the end of a lane. The turn comes as an event.
     pub fn enter(&self, number: u64, lane: String) {
         self.0.own.lock().add(number, Own::place(lane));
@@ -253,6 +176,7 @@ impl SharedStore {
         ended: impl Fn(Progress) -> Progress,
     ) -> Result<(), StoreError> {
         let this = &self.0;
+        this.take_back(number).await?;
         loop {
             let look = this.script(scripts::LOOK, number);
             let (progress, changes, ..) = this.run::<Looked>(&look).await?;
@@ -326,6 +250,7 @@ impl SharedStore {
     /// Ends the lease, so that the others take the writes that are left.
     pub async fn end(&self) -> Result<(), StoreError> {
         self.0.own.lock().has_ended = true;
+        self.0.take_all_back().await?;
         let end = self.0.command(scripts::END);
         self.0.run::<u64>(&end).await.map(drop)
     }
@@ -461,6 +386,9 @@ impl Inner {
         progress: Bytes,
         is_again: bool,
     ) -> Result<(), StoreError> {
+        if self.is_ahead(number, &progress) {
+            return Ok(());
+        }
         let change = self.own.lock().next_change(number, &progress).ok_or(StoreError::Elsewhere)?;
         let state = Progress::decode_state(&progress).map(|progress| progress.state);
         let state = state.unwrap_or(WriteState::Queued);
@@ -545,7 +473,7 @@ impl Store for SharedStore {
     fn apply(&self, change: Change) -> BoxFuture<'static, Result<(), StoreError>> {
         let this = Arc::clone(&self.0);
         match change {
-            Change::Insert(number, stored) => self.insert(number, &stored, &Place::default()),
+            Change::Insert(number, stored) => self.insert(number, &stored, &Place::default(), None),
             Change::Progress(number, progress) => {
                 self.0.spawn(async move { this.progress(number, progress, false).await })
             }
@@ -582,15 +510,5 @@ impl Store for SharedStore {
 
     fn shared(&self) -> Option<&SharedStore> {
         Some(self)
-    }
-}
-
-/// The error of a write that was not added, because Redis has no memory.
-fn full(fault: StoreError) -> StoreError {
-    match fault {
-        StoreError::Failed(reason) if reason.contains("OOM ") || reason.starts_with("OOM") => {
-            StoreError::Full(reason)
-        }
-        other => other,
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use super::ahead::Ahead;
 use crate::clock::timer_now;
 
 /// Bytes of writes of which this replica has copies, for a Redis that loses them. Ours: a thousand
@@ -63,6 +64,8 @@ pub(super) struct Own {
     place: String,
     /// The write, unless there was no room for it.
     copy: Option<Copied>,
+    /// Redis has the progress of the first attempt already.
+    ahead: Option<Ahead>,
 }
 
 /// A write, to be added again when Redis has lost it.
@@ -115,6 +118,7 @@ impl Own {
             is_called: false,
             place: "0".into(),
             copy: None,
+            ahead: None,
         }
     }
 }
@@ -206,6 +210,26 @@ impl OwnWrites {
             own.is_placed = true;
             own.place = place;
         }
+    }
+
+    /// Notes that Redis has the progress of a write's first attempt.
+    pub fn went_ahead(&mut self, number: u64, ahead: Ahead) {
+        let sending = ahead.sending.clone();
+        if self.next_change(number, &sending).is_some()
+            && let Some(own) = self.own.get_mut(&number)
+        {
+            own.ahead = Some(ahead);
+        }
+    }
+
+    pub fn take_ahead(&mut self, number: u64) -> Option<Ahead> {
+        self.own.get_mut(&number)?.ahead.take()
+    }
+
+    /// The writes with an [`Ahead`].
+    pub fn ahead(&self) -> Vec<u64> {
+        let ahead = self.own.iter().filter(|(_, own)| own.ahead.is_some());
+        ahead.map(|(number, _)| *number).collect()
     }
 
     pub fn called(&mut self, number: u64) {

@@ -80,8 +80,10 @@ redis.call('PERSIST', KEYS[1])
 redis.call('SET', KEYS[1], string.format('%.0f', now))
 return now";
 
-/// Adds a write: its number, request, progress, state, lane, key, the key's meaning, lease. Returns
-/// a word, the head of the lane or what the key stands for, its place, and the age of all data.
+/// Adds a write: its number, request, progress, state, lane, key, the key's meaning, lease, and the
+/// progress of its first attempt if that may begin with its turn, and the microseconds after a loss
+/// of all data in which nobody has a turn. Returns a word, the head of the lane or what the key
+/// stands for, its place, and the age of all data.
 pub const INSERT: &str = script!(
     r"
 local number, lane, key = ARGV[3], ARGV[7], ARGV[8]
@@ -89,9 +91,10 @@ local write = base .. 'write:' .. number
 if redis.call('EXISTS', base .. 'gone:' .. number) == 1 then return {'gone', '', '0', ''} end
 redis.call('SET', base .. 'places', redis.call('GET', base .. 'places') or '0')
 local born = alive(ARGV[10])
-local there = redis.call('HMGET', write, 'owner', 'request')
+local there = redis.call('HMGET', write, 'owner', 'request', 'state')
 if there[1] == me or there[2] == ARGV[4] then
-  return {'kept', head(lane), place_of(me, lane, number), born}
+  local is_ahead = there[1] == me and there[3] == 'sending'
+  return {is_ahead and 'ahead' or 'kept', head(lane), place_of(me, lane, number), born}
 end
 if there[1] then return {'taken', '', '0', born} end
 if key ~= '' then
@@ -103,11 +106,15 @@ if key ~= '' then
   end
   redis.call('SET', base .. 'key:' .. key, number .. ARGV[9])
 end
-redis.call('HSET', write, 'request', ARGV[4], 'progress', ARGV[5], 'state', ARGV[6],
-  'owner', me, 'lane', lane, 'key', key, 'changes', 0)
-redis.call('SADD', base .. 'of:' .. me, number)
 local place = join(lane, number)
-return {'kept', head(lane), place, born}"
+local first = head(lane)
+local is_ahead = ARGV[11] ~= '' and first == me .. ':' .. number
+  and tonumber(string.match(born, '%-?%d+$')) > tonumber(ARGV[12])
+redis.call('HSET', write, 'request', ARGV[4], 'progress', is_ahead and ARGV[11] or ARGV[5],
+  'state', is_ahead and 'sending' or ARGV[6], 'owner', me, 'lane', lane, 'key', key,
+  'changes', is_ahead and 1 or 0)
+redis.call('SADD', base .. 'of:' .. me, number)
+return {is_ahead and 'ahead' or 'kept', first, place, born}"
 );
 
 /// Adds an own write again that is lost: its number, request, progress, state, lane, key, the key's

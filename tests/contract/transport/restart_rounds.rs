@@ -43,7 +43,8 @@ const PROGRAM_VARIABLE: &str = "RESTART_PROGRAM";
 const QUEUED: usize = 18;
 /// Requests between two restarts.
 const USUAL: usize = 300;
-/// Rounds without a restart before the first one, in which the usual durations are measured.
+/// Rounds without a restart, in which the usual durations are measured. They are spread over the
+/// time, because a machine is not always as fast.
 const USUAL_ROUNDS: usize = 20;
 /// The pause of a client between two requests.
 const PACE: Duration = Duration::from_millis(10);
@@ -72,17 +73,29 @@ enum Kind {
     QueuedWrite,
 }
 
+/// The present part of a round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// A round without a restart.
+    Usual,
+    /// The time after a restart and before such a round, which counts nowhere.
+    #[default]
+    Settling,
+    /// The time before a restart.
+    Between,
+    /// From a signal or a start to the next process.
+    Restart,
+}
+
 /// The results of all clients.
 #[derive(Default)]
 struct Tally {
-    has_restarted: AtomicBool,
-    is_restart: AtomicBool,
+    phase: Mutex<Phase>,
     is_over: AtomicBool,
     requests: watch::Sender<usize>,
     refused: AtomicUsize,
     lost: Mutex<Vec<String>>,
-    /// Durations before the first restart, between restarts, and from a signal or a start to the
-    /// next process.
+    /// Durations of usual rounds, between restarts, and in restarts.
     durations: Mutex<[Vec<(Kind, Duration)>; 3]>,
     /// The texts of the comments that were made or accepted.
     comments: Mutex<Vec<String>>,
@@ -93,22 +106,28 @@ struct Tally {
 struct Began {
     kind: Kind,
     at: Instant,
-    is_restart: bool,
+    phase: Phase,
 }
 
 impl Tally {
     fn begin(&self, kind: Kind) -> Began {
-        let is_restart = self.is_restart.load(Ordering::SeqCst);
-        Began { kind, at: machine_instant(), is_restart }
+        Began { kind, at: machine_instant(), phase: *self.phase.lock().unwrap() }
     }
 
     /// Notes an answer, of which `fault` says what is wrong.
     fn answered(&self, began: &Began, fault: Option<String>) {
-        let is_restart = began.is_restart || self.is_restart.load(Ordering::SeqCst);
         let took = began.at.elapsed();
-        let has_restarted = self.has_restarted.load(Ordering::SeqCst);
-        let place = usize::from(has_restarted) + usize::from(is_restart);
-        self.durations.lock().unwrap()[place].push((began.kind, took));
+        let phases = [began.phase, *self.phase.lock().unwrap()];
+        let place = if phases.contains(&Phase::Restart) {
+            Some(2)
+        } else if phases.contains(&Phase::Settling) {
+            None
+        } else {
+            Some(usize::from(phases != [Phase::Usual; 2]))
+        };
+        if let Some(place) = place {
+            self.durations.lock().unwrap()[place].push((began.kind, took));
+        }
         self.requests.send_modify(|requests| *requests += 1);
         self.lost.lock().unwrap().extend(fault);
     }
@@ -412,23 +431,17 @@ async fn rounds(way: Way) {
     load.spawn(writes(address, Arc::clone(&tally)));
     load.spawn(queues(address, Arc::clone(&tally)));
     load.spawn(streams(address, Arc::clone(&tally)));
-    let usual = wanted.map_or(0, |_| USUAL_ROUNDS);
-    for round in 0..usual + wanted.unwrap_or(ROUNDS) {
-        let mut requests = tally.requests.subscribe();
-        let from = *requests.borrow();
-        bounded(requests.wait_for(|requests| *requests >= from + USUAL)).await.unwrap();
-        for _ in 0..QUEUED {
-            let text = tally.next_text("burst");
-            queue_one(address, &tally, OTHER_COMMENTS, OTHER_KEY, &text).await;
+    let (restarts, usual) = (wanted.unwrap_or(ROUNDS), wanted.map_or(0, |_| USUAL_ROUNDS));
+    for round in 0..restarts {
+        for _ in 0..usual * (round + 1) / restarts - usual * round / restarts {
+            load_for(Phase::Settling, address, &tally).await;
+            load_for(Phase::Usual, address, &tally).await;
         }
-        if round < usual {
-            continue;
-        }
-        tally.has_restarted.store(true, Ordering::SeqCst);
-        tally.is_restart.store(true, Ordering::SeqCst);
+        load_for(Phase::Between, address, &tally).await;
+        *tally.phase.lock().unwrap() = Phase::Restart;
         process = starter.follow(process).await;
-        tally.is_restart.store(false, Ordering::SeqCst);
     }
+    *tally.phase.lock().unwrap() = Phase::Settling;
     tally.is_over.store(true, Ordering::SeqCst);
     while let Some(ended) = bounded(load.join_next()).await {
         ended.unwrap();
@@ -437,6 +450,18 @@ async fn rounds(way: Way) {
     process.signal(Signal::TERM);
     assert!(process.ended().await.success());
     judge(way, wanted, &tally, &wrong);
+}
+
+/// Waits for some requests, then queues a burst of writes.
+async fn load_for(phase: Phase, address: SocketAddr, tally: &Tally) {
+    *tally.phase.lock().unwrap() = phase;
+    let mut requests = tally.requests.subscribe();
+    let from = *requests.borrow();
+    bounded(requests.wait_for(|requests| *requests >= from + USUAL)).await.unwrap();
+    for _ in 0..QUEUED {
+        let text = tally.next_text("burst");
+        queue_one(address, tally, OTHER_COMMENTS, OTHER_KEY, &text).await;
+    }
 }
 
 /// Prints the figures if a number of rounds was asked for, and checks them.

@@ -29,6 +29,8 @@ pub struct New {
     pub group: WriteGroup,
     /// The lane: the written resource.
     pub lane: String,
+    /// True if no limit is known to hold it.
+    pub may_go: bool,
     /// The time at which it is given up unsent.
     pub deadline: Timestamp,
     /// Its body's share of memory.
@@ -153,7 +155,11 @@ impl Queue {
         self.has_room(inner, new.group.client, size)?;
         let turn = turns.enter_queued(new.group.client, &new.lane, number)?;
         let kept = match self.store.shared() {
-            Some(shared) => shared.insert(number, &stored, &place_of(&new.write, &new.lane)),
+            Some(shared) => {
+                let goes = new.may_go && turn.ahead() == 0;
+                let sending = goes.then(|| progress.sending().encode());
+                shared.insert(number, &stored, &place_of(&new.write, &new.lane), sending)
+            }
             None => self.store.apply(Change::Insert(number, stored)),
         };
         if let Some(key) = new.write.key {
@@ -332,6 +338,7 @@ mod tests {
             write,
             group,
             lane: "/repos/acme/widgets".into(),
+            may_go: true,
             deadline: Timestamp::FAR_FUTURE,
             memory: None,
             waiter: None,

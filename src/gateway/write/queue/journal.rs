@@ -99,8 +99,9 @@ impl Journal for QueueJournal {
                     return Err(MustNotBeSent);
                 }
                 live.run.on_wire = Some(on_wire);
-                live.set_state(&mut inner.counts, self.number, WriteState::Sending);
-                live.progress.attempts += 1;
+                let sending = live.progress.sending();
+                live.set_state(&mut inner.counts, self.number, sending.state);
+                live.progress = sending;
                 live.notify_waiters();
                 self.queue.store.apply(Change::Progress(self.number, live.progress.encode()))
             };

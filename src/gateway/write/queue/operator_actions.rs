@@ -429,7 +429,7 @@ mod tests {
         };
         let group = WriteGroup { client: 0, content: true, resource: ResourceName::core() };
         let (lane, deadline) = ("/repos/acme/widgets".to_owned(), Timestamp::FAR_FUTURE);
-        let new = New { write, group, lane, deadline, memory: None, waiter: None };
+        let new = New { write, group, lane, may_go: true, deadline, memory: None, waiter: None };
         let id = queue.accept(&turns, new).await.unwrap().id;
         store.1.store(true, Ordering::SeqCst);
         for _ in 0..2 {
