@@ -261,6 +261,7 @@ fn hold(clock: &Clock) {
             let new = New {
                 write: comment(number),
                 group,
+                may_go: true,
                 lane,
                 deadline: Timestamp::FAR_FUTURE,
                 memory: None,

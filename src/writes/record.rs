@@ -198,6 +198,7 @@ impl Progress {
     }
 
     /// Returns the progress with one more attempt, which begins.
+    #[must_use]
     pub fn sending(&self) -> Self {
         Self { state: WriteState::Sending, attempts: self.attempts + 1, ..self.clone() }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use redis::Cmd;
 
 use super::again::PAUSE;
 use super::ahead::Ahead;
@@ -28,44 +29,10 @@ impl SharedStore {
         if let Some(reason) = this.replica.home().away() {
             return Box::pin(std::future::ready(Err(StoreError::Away(reason))));
         }
-        let meaning = digest_text(&place.meaning);
-        let [request, progress, ahead] = match this.sealed_parts(number, stored, sending.clone()) {
-            Ok(parts) => parts,
+        let insert = match this.insertion(number, stored, place, sending.clone()) {
+            Ok(insert) => insert,
             Err(fault) => return Box::pin(std::future::ready(Err(fault))),
         };
-        {
-            let mut own = this.own.lock();
-            let bytes = (request.len() + progress.len()) as u64;
-            if let Some(room) = &mut own.room {
-                let Some(left) = room.checked_sub(bytes) else {
-                    let reason = "what is left is for those that it has".to_owned();
-                    return Box::pin(std::future::ready(Err(StoreError::Full(reason))));
-                };
-                *room = left;
-            }
-            own.add(number, Own::write(place.lane.clone(), 0));
-            own.copy(
-                number,
-                Copied {
-                    request: stored.request.clone(),
-                    progress: stored.progress.clone(),
-                    key: place.key.clone(),
-                    meaning: meaning.clone(),
-                },
-            );
-        }
-        let insert = this
-            .script(scripts::INSERT, number)
-            .arg(&*request)
-            .arg(&*progress)
-            .arg(WriteState::Queued.name())
-            .arg(&place.lane)
-            .arg(&place.key)
-            .arg(meaning)
-            .arg(millis(LEASE))
-            .arg(&*ahead)
-            .arg(PAUSE.as_micros().to_string())
-            .to_owned();
         let queued = stored.progress.clone();
         self.0.spawn(async move {
             let since = timer_now();
@@ -104,6 +71,46 @@ impl SharedStore {
 }
 
 impl Inner {
+    /// Notes a write of this replica, and returns the command that adds it.
+    fn insertion(
+        &self,
+        number: u64,
+        stored: &Stored,
+        place: &Place,
+        sending: Option<Bytes>,
+    ) -> Result<Cmd, StoreError> {
+        let meaning = digest_text(&place.meaning);
+        let [request, progress, ahead] = self.sealed_parts(number, stored, sending)?;
+        let mut own = self.own.lock();
+        if let Some(room) = &mut own.room {
+            let bytes = (request.len() + progress.len()) as u64;
+            *room = room.checked_sub(bytes).ok_or_else(|| {
+                StoreError::Full("what is left is for those that it has".to_owned())
+            })?;
+        }
+        own.add(number, Own::write(place.lane.clone(), 0));
+        let copied = Copied {
+            request: stored.request.clone(),
+            progress: stored.progress.clone(),
+            key: place.key.clone(),
+            meaning: meaning.clone(),
+        };
+        own.copy(number, copied);
+        drop(own);
+        let mut insert = self.script(scripts::INSERT, number);
+        insert
+            .arg(&*request)
+            .arg(&*progress)
+            .arg(WriteState::Queued.name())
+            .arg(&place.lane)
+            .arg(&place.key)
+            .arg(meaning)
+            .arg(millis(LEASE))
+            .arg(&*ahead)
+            .arg(PAUSE.as_micros().to_string());
+        Ok(insert)
+    }
+
     /// Request, progress, and the progress of the first attempt, sealed; the last one may be empty.
     fn sealed_parts(
         &self,
