@@ -41,9 +41,6 @@ const SEEN_AT_ONCE: usize = 256;
 /// Connections beyond the bound whose predecessors are evicted but have not ended yet. Chosen here:
 /// a wait for each end would delay all that is behind it in the backlog.
 const ENDING_MAX: u32 = 16;
-/// The accepted connections that have sent nothing and wait for those that have. Chosen here: a
-/// full backlog of the system, some megabytes.
-const SILENT_MAX: u32 = 4_096;
 /// The longest wait for the end of an evicted connection, which is a matter of microseconds.
 const EVICTION_PATIENCE: Duration = Duration::from_millis(50);
 
@@ -192,13 +189,6 @@ impl Connections {
             }
             self.wait(room, Pause::Full, &mut is_counted, ended).await;
         }
-    }
-
-    /// The accepted connections of a listener that may wait for those that have sent something.
-    /// They take none of the descriptors that other connections or the reserve need.
-    pub fn silent_max(&self) -> usize {
-        let spare = descriptors::connections_max().saturating_sub(self.max.load(Ordering::Relaxed));
-        spare.min(SILENT_MAX) as usize
     }
 
     /// Waits until an accept may find a descriptor again. If a connection waits, another one is

@@ -48,6 +48,9 @@ const QUIET_CHECKS: usize = 4;
 /// The time for which a connection that flooded stays open, unread. Chosen here: some thousand
 /// floods a second, each of a new connection, would take a core.
 const FLOOD_PAUSE: Duration = Duration::from_millis(500);
+/// The rest of a body that is read after its answer, in bytes and time: as much as for HTTP/1.1.
+const SKIPPED_BYTES_MAX: usize = 64 * 1024;
+const SKIPPED_WITHIN: Duration = Duration::from_secs(5);
 /// The reason of a flood that the codec found, such as one of empty DATA frames.
 const FLOOD_OF_CODEC: &str = "http2_other_frames";
 
@@ -294,8 +297,12 @@ impl<'c> Http2Connection<'c> {
             let Some(busy) = Busy::begin(&self.handler.slot) else { continue };
             let handler = Arc::clone(&self.handler);
             tokio::spawn(async move {
-                let _busy = busy;
-                handler.answer_later(later).await;
+                let answered = handler.answer_later(later).await;
+                // No request is under way any more.
+                drop(busy);
+                if let Session::Http2(mut stream) = answered {
+                    let _ = timeout(SKIPPED_WITHIN, stream.skip_body(SKIPPED_BYTES_MAX)).await;
+                }
             });
         }
         self.busy = Some(busy);
@@ -321,11 +328,13 @@ impl Pace {
 }
 
 impl Handler {
-    async fn answer_later(&self, later: Later) {
+    async fn answer_later(&self, later: Later) -> Session {
         match later {
             Later::Serve(session, known) => {
-                // The stream is over in any case.
-                let _ = self.serve(&mut Session::Http2(Box::new(session)), known).await;
+                let mut session = Session::Http2(Box::new(session));
+                // The answer is over in any case.
+                let _ = self.serve(&mut session, known).await;
+                session
             }
             Later::Body(session, mut request, body) => {
                 let mut session = Session::Http2(Box::new(session));
@@ -335,6 +344,7 @@ impl Handler {
                     request.outcome.bytes_out = bytes as u64;
                 }
                 Self::end(&mut session, request, written);
+                session
             }
         }
     }

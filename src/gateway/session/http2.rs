@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
-use http::header::DATE;
+use http::header::{CONTENT_LENGTH, DATE};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 use pingora::protocols::http::date::get_cached_date;
 
@@ -61,6 +61,22 @@ impl StreamSession {
         // The window opens as the body is read, so that a client sends no more than that ahead.
         let _ = self.body.flow_control().release_capacity(piece.len());
         Ok(Some(piece))
+    }
+
+    /// Reads the rest of a body that was answered without it, up to so many bytes. The stream would
+    /// be reset otherwise, and some clients drop an answer then, though it is whole (RFC 9113 §8.1).
+    pub async fn skip_body(&mut self, mut bytes_max: usize) {
+        let declared = self.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+        let declared = declared.and_then(|length| length.parse::<usize>().ok());
+        if declared.is_some_and(|declared| declared > bytes_max)
+            || !matches!(self.answer, Answer::Ended)
+        {
+            return;
+        }
+        while let Ok(Some(piece)) = self.read_body().await {
+            let Some(left) = bytes_max.checked_sub(piece.len()) else { return };
+            bytes_max = left;
+        }
     }
 
     /// Waits until the client resets the stream or leaves.

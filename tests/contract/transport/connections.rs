@@ -117,26 +117,6 @@ async fn a_request_under_way_is_never_ended_to_make_room() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_goes_before_silent_connections() {
-    let world = start(1, "").await;
-    let gate = world.close_gate("GET", REPOSITORY);
-    let mut busy = Connection::open(world.address).await;
-    busy.send(get(REPOSITORY, "busy").as_bytes()).await;
-    world.held(gate, 1).await;
-    let mut first = Connection::open(world.address).await;
-    eventually(|| is_counted(&world, "weir_accept_pauses_total{reason=\"connections_max\"} 1"))
-        .await;
-    let mut second = Connection::open(world.address).await;
-    let mut asking = Connection::open(world.address).await;
-    asking.send(get("/repos/acme/widgets/issues", "asking").as_bytes()).await;
-    world.open_gate(gate);
-    assert!(is_whole(&busy.read_answer().await, 200));
-    assert!(is_whole(&asking.read_answer().await, 200));
-    assert_eq!(first.read_to_close().await, "");
-    assert_eq!(second.read_unless_open().await, None);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_write_under_way_is_never_ended_to_make_room() {
     let world = start(1, "").await;
     let issues = "/repos/acme/widgets/issues";

@@ -285,3 +285,31 @@ async fn a_connection_that_takes_none_of_its_hits_is_ended() {
     eventually(is_ended).await;
     eventually(|| world.gateway.env.active.count() == 0).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_before_the_body_resets_no_stream() {
+    let world = Setup::new().start().await;
+    let client = Client::open(&world, WINDOW).await;
+    let request = Request::post(format!("http://{}{REPOSITORY}/issues", client.host))
+        .header("authorization", "Bearer wrong")
+        .body(())
+        .unwrap();
+    let mut requests = bounded(client.requests.clone().ready()).await.unwrap();
+    let (answer, mut body) = requests.send_request(request, false).unwrap();
+    let mut refused = bounded(answer).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
+    while bounded(refused.body_mut().data()).await.is_some() {}
+    // A reset would have come before this answer.
+    assert_eq!(client.parts("GET", REPOSITORY, &[]).await.0, StatusCode::OK);
+    body.send_data(Bytes::from_static(b"{}"), true).unwrap();
+    // More than the rest that is taken.
+    let request = Request::post(format!("http://{}{REPOSITORY}/issues", client.host))
+        .header("authorization", "Bearer wrong")
+        .header("content-length", "1000000")
+        .body(())
+        .unwrap();
+    let mut requests = bounded(client.requests.clone().ready()).await.unwrap();
+    let (_answer, mut long) = requests.send_request(request, false).unwrap();
+    let reset = bounded(std::future::poll_fn(|context| long.poll_reset(context))).await;
+    assert_eq!(reset.unwrap(), h2::Reason::NO_ERROR);
+}

@@ -1,19 +1,15 @@
-//! The accept loop of a listener. Connections that have sent something are served first, so that a
-//! flood of silent ones delays them little: to accept one costs a fifth of what its life costs. So
-//! many silent ones wait here as descriptors allow. What is too much stays in the system's backlog,
-//! where it costs no memory of the gateway.
+//! The accept loop of a listener. Only one connection waits here for its place: what is too much
+//! stays in the system's backlog, where it costs no memory of the gateway.
 //!
 //! Left out: the choice of connections that make room (`connections/`), and the drain
 //! (`listen.rs`).
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::pin::pin;
 use std::sync::Arc;
 
-use futures_util::FutureExt as _;
 use pingora::protocols::l4::socket::SocketAddr as PeerAddress;
 use pingora::protocols::l4::stream::Stream;
 use pingora::protocols::{GetSocketDigest as _, SocketDigest};
@@ -27,10 +23,8 @@ use crate::gateway::connections::{Connections, Place, descriptors};
 use crate::gateway::server::handler::Frontend;
 use crate::gateway::server::sockets::Socket;
 
-/// The work before others have a turn, in accepts. Chosen here: some hundred microseconds.
-const TURN: u32 = 16;
-/// What it costs to serve a connection, in accepts.
-const SERVICE: u32 = 4;
+/// Connections that are accepted before others have a turn. Chosen here: some hundred microseconds.
+const ACCEPTS_OF_A_TURN: u64 = 4;
 
 /// A listening socket in non-blocking mode, and the application behind it. It stays open until its
 /// backlog is served.
@@ -60,20 +54,13 @@ impl Socket {
             }
         })
     }
-}
 
-/// True if the system holds something for this descriptor: bytes, an end, or a connection that
-/// waits to be accepted. A failed look is no reason to end a connection.
-fn is_readable(descriptor: &impl AsFd) -> bool {
-    let mut descriptors = [PollFd::new(descriptor, PollFlags::IN)];
-    poll(&mut descriptors, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
-}
-
-/// An accepted connection.
-struct Accepted {
-    stream: Stream,
-    /// True if its client has sent nothing yet.
-    is_silent: bool,
+    /// True if the system holds a connection that waits to be accepted.
+    fn has_waiting(&self) -> bool {
+        let mut descriptors = [PollFd::new(self, PollFlags::IN)];
+        // A failed look is no reason to end a connection.
+        poll(&mut descriptors, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
 }
 
 impl AsFd for Socket {
@@ -103,19 +90,13 @@ impl Accepting {
         })
     }
 
-    async fn accept(&self) -> io::Result<Accepted> {
+    async fn accept(&self) -> io::Result<Stream> {
         Ok(match self {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
-                Accepted { is_silent: !is_readable(&stream), stream: of_tcp(stream, peer) }
+                of_tcp(stream, peer)
             }
-            Self::Unix(listener) => {
-                let (stream, _) = listener.accept().await?;
-                Accepted {
-                    is_silent: !is_readable(&stream),
-                    stream: with_digest(stream.into(), None),
-                }
-            }
+            Self::Unix(listener) => with_digest(listener.accept().await?.0.into(), None),
         })
     }
 }
@@ -157,61 +138,43 @@ impl Listener {
     ) {
         // A closed channel means shutdown too.
         let mut stop = pin!(until.wait_for(|stopped| *stopped));
-        let mut silent = VecDeque::new();
-        let mut left = TURN;
-        loop {
+        for accepts in 1_u64.. {
             let accepted = tokio::select! {
                 biased;
-                _ = &mut stop => break,
-                accepted = accepting.accept(), if silent.is_empty() => Some(accepted),
-                accepted = async { accepting.accept().now_or_never() }, if !silent.is_empty() => {
-                    accepted
-                }
+                _ = &mut stop => return,
+                accepted = accepting.accept() => accepted,
             };
-            let stream = match accepted {
-                Some(Ok(Accepted { stream, is_silent: false })) => Some(stream),
-                Some(Ok(Accepted { stream, .. })) => {
-                    silent.push_back(stream);
-                    let is_full = silent.len() > connections.silent_max();
-                    if is_full { silent.pop_front() } else { None }
+            match accepted {
+                Ok(stream) => {
+                    // The connection in hand shows that somebody waits. The others stay in the
+                    // backlog until this one has its place.
+                    let place = tokio::select! {
+                        biased;
+                        place = connections.place(self.kind) => Some(place),
+                        _ = &mut stop => None,
+                    };
+                    let is_over = place.is_none();
+                    let place = place.unwrap_or_else(|| connections.extra_place(self.kind));
+                    self.serve(stream, place, stopped);
+                    if is_over {
+                        return;
+                    }
+                    if accepts % ACCEPTS_OF_A_TURN == 0 {
+                        yield_now().await;
+                    }
                 }
-                Some(Err(error)) if silent.is_empty() && descriptors::is_lack(&error) => {
+                Err(error) if descriptors::is_lack(&error) => {
                     // The system looks for a descriptor before it looks for a connection.
-                    let has_waiting = is_readable(&self.socket);
+                    let has_waiting = self.socket.has_waiting();
                     tokio::select! {
                         biased;
-                        _ = &mut stop => break,
+                        _ = &mut stop => return,
                         () = connections.await_descriptor(has_waiting) => {}
                     }
-                    None
                 }
-                Some(Err(error)) if descriptors::is_lack(&error) => silent.pop_front(),
                 // That client has left.
-                Some(Err(_)) => None,
-                None => silent.pop_front(),
-            };
-            left = left.saturating_sub(1);
-            if let Some(stream) = stream {
-                // The connection in hand shows that somebody waits. The others stay in the backlog
-                // until this one has its place.
-                let place = tokio::select! {
-                    biased;
-                    place = connections.place(self.kind) => place,
-                    _ = &mut stop => {
-                        self.serve(stream, connections.extra_place(self.kind), stopped);
-                        break;
-                    }
-                };
-                self.serve(stream, place, stopped);
-                left = left.saturating_sub(SERVICE);
+                Err(_) => {}
             }
-            if left == 0 {
-                left = TURN;
-                yield_now().await;
-            }
-        }
-        for stream in silent {
-            self.serve(stream, connections.extra_place(self.kind), stopped);
         }
     }
 
