@@ -64,7 +64,7 @@ impl StreamSession {
     }
 
     /// Reads the rest of a body that was answered without it, up to so many bytes. The stream would
-    /// be reset otherwise, and some clients drop an answer then, though it is whole (RFC 9113 §8.1).
+    /// be reset otherwise (RFC 9113 §8.1), and some clients drop a whole answer then.
     pub async fn skip_body(&mut self, mut bytes_max: usize) {
         let declared = self.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
         let declared = declared.and_then(|length| length.parse::<usize>().ok());
