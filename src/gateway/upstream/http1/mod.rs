@@ -156,12 +156,16 @@ impl Connection {
         self.informational = (0, 0);
         // The connection is busy until an answer was read completely.
         self.incoming = Incoming::UntilClosed;
-        self.stream.write_all(head).await?;
-        if body.is_empty() {
-            self.stream.flush().await?;
-            return Ok(None);
+        if let Err(error) = self.stream.write_all(head).await {
+            return self.answered_early(error.into(), interims).await.map(Some);
         }
-        self.send_body(body, interims).await
+        if !body.is_empty() {
+            return self.send_body(body, interims).await;
+        }
+        match self.stream.flush().await {
+            Ok(()) => Ok(None),
+            Err(error) => self.answered_early(error.into(), interims).await.map(Some),
+        }
     }
 
     /// Sends a piece of the body. While the upstream takes none, its bytes are read. A final answer
@@ -197,9 +201,8 @@ impl Connection {
             loop {
                 match self.step(rest).await? {
                     Step::Sent(count) => rest = rest.get(count..).unwrap_or_default(),
-                    // The upstream takes no more, so its earlier bytes are the answer.
                     Step::Unsendable(broken) => {
-                        return self.read_head(interims).await.map(Some).map_err(|_| broken);
+                        return self.answered_early(broken, interims).await.map(Some);
                     }
                     Step::Received => {
                         if let Some(head) = self.final_head(interims)? {
@@ -214,6 +217,19 @@ impl Connection {
             }
         }
         Ok(None)
+    }
+
+    /// Reads what an upstream has sent that takes no more: an answer, or the alert by which it
+    /// refuses the certificate.
+    async fn answered_early(
+        &mut self,
+        unsendable: Broken,
+        interims: Option<&Interims>,
+    ) -> Result<AnswerHead, Broken> {
+        match self.read_head(interims).await {
+            Err(Broken::Lost(_)) => Err(unsendable),
+            other => other,
+        }
     }
 
     /// One send step; while the upstream takes nothing, it reads.

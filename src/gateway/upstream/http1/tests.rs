@@ -1,6 +1,10 @@
 //! Valid and invalid answers, in one piece and byte by byte.
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use std::io;
+use std::task::Context;
+
+use rustls::{AlertDescription, Error as TlsError};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, duplex};
 
 use super::*;
 
@@ -193,4 +197,42 @@ async fn a_request_body_is_no_longer_than_declared() {
     let mut sent = vec![0; 10];
     theirs.read_exact(&mut sent).await.unwrap();
     assert_eq!(sent, b"head:hello");
+}
+
+/// A closed connection whose last bytes are an alert.
+struct Refusing;
+
+impl AsyncRead for Refusing {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let alert = TlsError::AlertReceived(AlertDescription::CertificateRequired);
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, alert)))
+    }
+}
+
+impl AsyncWrite for Refusing {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_refused_certificate_is_found_behind_a_broken_pipe() {
+    let head = Connection::new(Box::new(Refusing)).send(&Method::GET, b"head", b"", 0, None).await;
+    assert!(matches!(head, Err(Broken::Refused(_))), "{head:?}");
+    let mut connection = Connection::new(Box::new(Refusing));
+    connection.outgoing = 4;
+    let body = connection.send_body(b"body", None).await;
+    assert!(matches!(body, Err(Broken::Refused(_))), "{body:?}");
 }
