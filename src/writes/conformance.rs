@@ -230,9 +230,12 @@ fn an_attempt_that_does_not_begin_is_taken_back() {
         assert_eq!(second.load(late).await.unwrap().unwrap().progress, sending);
         let cancelled = insert("ci:cancelled").await;
         assert_eq!(first.cancel(cancelled, ended).await, Ok(()));
+        let elsewhere = insert("ci:elsewhere").await;
+        server.run(&format!("HSET writes:{{writes}}:write:{elsewhere:016x} owner another"));
         let left = insert("ci:left").await;
-        first.end().await.unwrap();
+        assert_eq!(first.end().await, Ok(()), "a write that another replica has holds up nothing");
         assert_eq!(second.load(left).await.unwrap().unwrap(), write);
+        assert_eq!(server.run("SISMEMBER writes:{writes}:left 0000000000000001"), ":1");
     });
 }
 

@@ -264,11 +264,15 @@ async fn keep_open(connection: Weak<Connection>) {
     let mut number = 0;
     let mut first = connection.upgrade().and_then(|this| this.first.clone());
     loop {
+        if let Some(first) = &mut first {
+            // Opened before the first one, it would be opened anew at once.
+            let opened = first.wait_for(|opened| *opened > 0).await;
+            if opened.is_err() {
+                return;
+            }
+        }
         let Some(this) = connection.upgrade() else { return };
         let Some(opener) = &this.opener else { return };
-        if let Some(first) = &mut first {
-            first.borrow_and_update();
-        }
         match opener.open(this.writes).await {
             Ok(wire) => {
                 (number, pause) = (number + 1, PAUSE);

@@ -105,3 +105,18 @@ async fn the_time_of_its_clock_is_known_from_the_start() {
     let after = crate::clock::Clock::system().now();
     assert!((before..=after).contains(&its_time), "{its_time:?}");
 }
+
+#[tokio::test]
+async fn the_connection_for_long_commands_is_opened_once() {
+    let server = RedisServer::start(&[]);
+    for at in 0..20 {
+        let settings = settings(&server, &format!("once-{at}"));
+        let first = Connection::begin(&settings);
+        let second = Connection::begin_second(&settings, &first);
+        for _ in 0..3 {
+            let pong: String = second.run_long(Duration::from_secs(1), &cmd("PING")).await.unwrap();
+            assert_eq!(pong, "PONG");
+            assert_eq!(second.opened_after(0).await, Some(1));
+        }
+    }
+}

@@ -41,9 +41,7 @@ impl Inner {
         self.runtime.spawn(async move {
             sleep(AHEAD).await;
             let Some(this) = this.upgrade() else { return };
-            if let Err(error) = this.take_back(number).await {
-                tracing::debug!(write = number, %error, "a write is still kept as being sent");
-            }
+            this.take_back_or_say(number).await;
         });
     }
 
@@ -54,11 +52,16 @@ impl Inner {
     }
 
     /// Takes all attempts back that have not begun: others may go on with these writes.
-    pub(super) async fn take_all_back(self: &Arc<Self>) -> Result<(), StoreError> {
+    pub(super) async fn take_all_back(self: &Arc<Self>) {
         let ahead = self.own.lock().ahead();
         for number in ahead {
-            self.take_back(number).await?;
+            self.take_back_or_say(number).await;
         }
-        Ok(())
+    }
+
+    async fn take_back_or_say(self: &Arc<Self>, number: u64) {
+        if let Err(error) = self.take_back(number).await {
+            tracing::debug!(write = number, %error, "a write is still kept as being sent");
+        }
     }
 }

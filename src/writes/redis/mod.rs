@@ -250,7 +250,7 @@ impl SharedStore {
     /// Ends the lease, so that the others take the writes that are left.
     pub async fn end(&self) -> Result<(), StoreError> {
         self.0.own.lock().has_ended = true;
-        self.0.take_all_back().await?;
+        self.0.take_all_back().await;
         let end = self.0.command(scripts::END);
         self.0.run::<u64>(&end).await.map(drop)
     }
