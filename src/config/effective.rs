@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::printer::Printer;
-use super::{ClientKey, Config};
+use super::{ClientKey, Config, OidcClient};
 use crate::api::{AccountKind, Dialect, TokenKind};
 use crate::clock::Timestamp;
 
@@ -85,6 +85,21 @@ impl Config {
             key: "cache.predicted_etags".into(),
             problem: "is used with `dialect = \"github\"` only: of other upstreams no form of ETags is known".into(),
         });
+        let proxies =
+            self.listen.trusted_proxies.iter().filter(|network| network.prefix_len() == 0);
+        let all_trusted = proxies.map(|network| Warning {
+            key: "listen.trusted_proxies".into(),
+            problem: format!("{network} is every machine: each may name any address as its own"),
+        });
+        let open_claims = self.clients.iter().enumerate().flat_map(|(index, client)| {
+            let patterns = client.oidc.iter().flat_map(OidcClient::open_patterns);
+            patterns.map(move |pattern| Warning {
+                key: format!("clients[{index}].oidc.claims"),
+                problem: format!(
+                    "{pattern:?} fits all names that begin so, those of strangers too: end the fixed part with a separator, as \"acme/*\" does"
+                ),
+            })
+        });
         let notices = self.notices.iter().cloned();
         notices
             .chain(in_clear)
@@ -94,6 +109,8 @@ impl Config {
             .chain(unused)
             .chain(questionable)
             .chain(unpredictable)
+            .chain(all_trusted)
+            .chain(open_claims)
             .collect()
     }
 

@@ -245,9 +245,11 @@ fn noticed(mut loaded: Loaded<Config>) -> Loaded<Config> {
 }
 
 /// Loads `[listen]` alone from the file at `path`, for commands that talk to a running gateway.
-/// Other sections are not validated, so their secrets and variables may be absent.
+/// Other sections are not validated, so their secrets and variables may be absent. Certificates
+/// are not read.
 pub fn load_listen(path: &Path) -> Result<Listen, Faults> {
-    complete(load_config(path, STRICT, |root| {
+    let manner = Manner { secrets: Secrets::WithoutCertificates, ..STRICT };
+    complete(load_config(path, manner, |root| {
         root.optional::<Vec<Pattern>>("include");
         for section in OTHER_SECTIONS {
             root.entry(section);

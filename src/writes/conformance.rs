@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+use tokio::time::timeout;
 
 use super::file::FileStore;
 use super::memory::MemoryStore;
@@ -16,6 +18,7 @@ use super::redis::{Event, Place};
 use super::{Change, Progress, SharedStore, Store, StoreError, Stored, WriteState};
 use crate::cases::cases;
 use crate::clock::Timestamp;
+use crate::config;
 use crate::state::Replica;
 use crate::state::conformance::{settings, state};
 use crate::state::redis_server::RedisServer;
@@ -54,8 +57,11 @@ fn runtime() -> Runtime {
 
 /// The writes of a replica with this number, once they can be added.
 async fn shared(server: &RedisServer, number: u64) -> SharedStore {
-    let replica = Replica::begin(&settings(server, "writes"), number, Timestamp::EPOCH);
-    let store = SharedStore::begin(&replica, Duration::from_hours(1));
+    opened_in_redis(&Replica::begin(&settings(server, "writes"), number, Timestamp::EPOCH)).await
+}
+
+async fn opened_in_redis(replica: &Arc<Replica>) -> SharedStore {
+    let store = SharedStore::begin(replica, Duration::from_hours(1));
     while !store.is_open() {
         tokio::task::yield_now().await;
     }
@@ -236,6 +242,22 @@ fn an_attempt_that_does_not_begin_is_taken_back() {
         assert_eq!(first.end().await, Ok(()), "a write that another replica has holds up nothing");
         assert_eq!(second.load(left).await.unwrap().unwrap(), write);
         assert_eq!(server.run("SISMEMBER writes:{writes}:left 0000000000000001"), ":1");
+    });
+}
+
+#[test]
+fn a_large_write_is_not_awaited_from_a_server_that_hangs() {
+    let (runtime, server) = (runtime(), RedisServer::start(&[]));
+    runtime.block_on(async {
+        let settings =
+            config::Redis { op_timeout: Duration::from_millis(100), ..settings(&server, "writes") };
+        let replica = Replica::begin(&settings, 1, Timestamp::EPOCH);
+        let store = opened_in_redis(&replica).await;
+        store.apply(Change::Insert(7, stored("request", "queued"))).await.unwrap();
+        server.freeze();
+        let loaded = timeout(Duration::from_secs(4), store.load(7)).await;
+        server.thaw();
+        assert!(matches!(loaded, Ok(Err(StoreError::Failed(_)))), "{loaded:?}");
     });
 }
 

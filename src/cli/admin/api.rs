@@ -36,6 +36,7 @@ use crate::config::{self, Faults, Secret};
 const TOKEN_VARIABLE: &str = "WEIR_ADMIN_TOKEN";
 /// Scheme of an address with TLS.
 const HTTPS: &str = "https://";
+const HTTP: &str = "http://";
 /// Timeout of the whole exchange. Our choice: an operator waits at a terminal; an answer takes
 /// milliseconds.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -71,8 +72,8 @@ fn pause(text: &str) -> Result<Duration, String> {
 
 #[derive(Args, Clone, Debug)]
 pub struct AdminArguments {
-    /// The admin listener of the running gateway; by TLS as `https://ADDR` [default: `admin` in the
-    /// config's listen section]
+    /// The admin listener of the running gateway; by TLS as `https://ADDR`, never by TLS as
+    /// `http://ADDR` [default: `admin` in the config's listen section]
     #[arg(long, value_name = "ADDR", value_parser = host_and_port)]
     admin: Option<String>,
     /// The config file, for the address and the admin token [default: weir.toml, if there is one]
@@ -230,19 +231,17 @@ impl AdminArguments {
             file.map(|file| config::load_listen(&file)).transpose().map_err(Fault::Config)?;
         let admin = listen.as_ref().and_then(|listen| listen.admin);
         let configured = admin.map(|admin| reachable(admin).to_string());
-        let given = self.admin.as_deref().map(|admin| match admin.strip_prefix(HTTPS) {
-            Some(address) => (address.to_owned(), true),
-            None => (admin.to_owned(), false),
-        });
+        let given = self.admin.as_deref().map(without_scheme);
+        let given = given.map(|(address, by_url)| (address.to_owned(), by_url));
         let is_other = given.as_ref().is_some_and(|(given, _)| configured.as_ref() != Some(given));
         // A file that merely lies here is not about another gateway, which must not get its token.
         let listen = listen.filter(|_| is_named || !is_other);
         let (settings, token) =
             listen.map_or((None, None), |listen| (listen.admin_tls, listen.admin_token));
-        let of_config = configured.map(|address| (address, settings.is_some()));
+        let of_config = configured.map(|address| (address, None));
         let (address, by_url) = given.or(of_config).ok_or(Fault::NoAddress)?;
         // An address without a scheme is that of the config's listener.
-        let is_tls = by_url || settings.is_some() || self.tls.are_given();
+        let is_tls = by_url.unwrap_or_else(|| settings.is_some() || self.tls.are_given());
         let connector = is_tls.then(|| self.tls.connector(settings.as_ref())).transpose();
         let tls = connector.map_err(Fault::Tls)?;
         let has_certificate = self.tls.has_certificate();
@@ -469,8 +468,16 @@ fn reachable(bound: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, bound.port())
 }
 
+/// Splits an address, and says if its scheme is that of TLS; `None`: it has no scheme.
+fn without_scheme(admin: &str) -> (&str, Option<bool>) {
+    if let Some(address) = admin.strip_prefix(HTTPS) {
+        return (address, Some(true));
+    }
+    admin.strip_prefix(HTTP).map_or((admin, None), |address| (address, Some(false)))
+}
+
 fn host_and_port(text: &str) -> Result<String, String> {
-    match text.strip_prefix(HTTPS).unwrap_or(text).rsplit_once(':') {
+    match without_scheme(text).0.rsplit_once(':') {
         Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
             Ok(text.to_owned())
         }
@@ -539,6 +546,25 @@ mod tests {
         };
         assert_eq!(token(&named(None)), Some("sesame"));
         assert_eq!(token(&named(Some("other"))), Some("other"), "it comes with the address");
+    }
+
+    #[test]
+    fn the_scheme_of_an_address_decides_about_tls() {
+        // Certificates that cannot be read: those of the gateway that runs are older.
+        let config = CONFIG.replace(
+            "[[tokens]]",
+            "admin_tls = { cert = \"gone.pem\", key = \"gone.key\", client_ca = \"gone.ca\" }\n[[tokens]]",
+        );
+        for (admin, is_tls) in [
+            (None, true),
+            (Some("127.0.0.1:9191"), true),
+            (Some("http://127.0.0.1:9191"), false),
+            (Some("https://127.0.0.1:9191"), true),
+        ] {
+            let api = resolved(admin, Some(&config), None).unwrap();
+            assert_eq!((api.address.as_str(), api.tls.is_some()), ("127.0.0.1:9191", is_tls));
+            assert_eq!(token(&api), Some("sesame"));
+        }
     }
 
     #[test]

@@ -43,9 +43,10 @@ impl AdminTlsArguments {
     pub fn connector(&self, settings: Option<&ServerTls>) -> Result<TlsConnector, String> {
         let authorities = self.authorities.as_deref().map(CaFile::load).transpose()?;
         let served = settings.into_iter().flat_map(|settings| &settings.certificates);
+        // One that cannot be read is not the one that is served.
         let served = served
-            .filter_map(|files| files.loaded.as_ref()?.certified.cert.first().cloned())
-            .collect();
+            .filter_map(|files| CertificateDer::pem_file_iter(&files.cert).ok()?.next()?.ok());
+        let served = served.collect();
         let verifier = Verifier { trust: Trust::of(authorities.as_ref(), CaRoots::File), served };
         let failed = |error: Error| error.to_string();
         let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))

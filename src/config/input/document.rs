@@ -28,6 +28,9 @@ const SYNTAX_FAULTS_MAX: usize = 20;
 pub(crate) enum Secrets {
     /// The secret itself.
     Resolved,
+    /// The same, but files of certificates and keys may be missing: a running gateway has older
+    /// ones.
+    WithoutCertificates,
     /// A placeholder: for a config that is examined on a machine without its secrets.
     Presumed,
 }

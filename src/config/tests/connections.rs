@@ -11,6 +11,12 @@ fn trusted_proxies_are_networks_or_addresses() {
     let keys =
         "trusted_proxies = [\"10.0.0.0/8\", \"fd00::/8\", \"192.0.2.1\"]\nproxy_protocol = true";
     let config = accepted(&with_keys(keys));
+    let warned = |config: &Config| {
+        config.warnings().iter().any(|warning| warning.key == "listen.trusted_proxies")
+    };
+    assert!(!warned(&config));
+    let all = accepted(&with_keys("trusted_proxies = [\"10.0.0.0/8\", \"::/0\"]"));
+    assert!(warned(&all), "a network of all addresses");
     let networks = config.listen.trusted_proxies.iter().map(ToString::to_string);
     assert!(networks.eq(["10.0.0.0/8", "fd00::/8", "192.0.2.1/32"]));
     assert!(config.redacted_toml().contains("\"192.0.2.1/32\""));

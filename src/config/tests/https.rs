@@ -57,6 +57,15 @@ fn an_unusable_certificate_is_a_fault_of_its_file() {
 }
 
 #[test]
+fn files_beside_a_list_of_certificates_are_refused_by_name() {
+    let both = "address = \"127.0.0.1:8443\", cert = \"a\", key = \"b\", certificates = []";
+    let faults = parsed(&with_https(both)).unwrap_err();
+    let keys: Vec<_> = faults.iter().map(|fault| fault.key.as_str()).collect();
+    assert_eq!(keys, ["listen.https.cert", "listen.https.key"], "{faults}");
+    assert!(!faults.to_string().contains("unknown key"), "{faults}");
+}
+
+#[test]
 fn a_config_examined_without_secrets_needs_no_certificate() {
     let text = with_https("address = \"127.0.0.1:8443\", cert = \"/a.pem\", key = \"/a.key\"");
     let folder = tempfile::tempdir().unwrap();

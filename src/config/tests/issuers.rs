@@ -93,10 +93,37 @@ fn assert_refused(issuer: &str, oidc: &str, key: &str, message: &str) {
 }
 
 #[test]
+fn a_pattern_that_fits_strangers_is_warned_of() {
+    let url = issuer("https://issuer.example");
+    for (claim, is_warned_of) in [
+        ("repository = \"acme*\"", true),
+        ("repository = [\"acme/tools\", \"acme*\"]", true),
+        ("sub = \"repo:acme*\"", true),
+        ("repository = \"acme/*\"", false),
+        ("repository = \"acme/tools*\"", false),
+        ("sub = \"repo:acme/tools:*\"", false),
+        ("sub = \"system:serviceaccount:ci:*\"", false),
+        ("ref = \"release*\"", false),
+    ] {
+        let config = accepted(&with(&url, &oidc(&format!("claims = {{ {claim} }}"))));
+        let warned = config.warnings().into_iter().any(|warning| {
+            warning.key == "clients[2].oidc.claims" && warning.problem.contains("strangers")
+        });
+        assert_eq!(warned, is_warned_of, "{claim}");
+    }
+}
+
+#[test]
 fn claims_that_accept_too_much_are_refused() {
     let good = issuer("https://issuer.example");
     for (issuer, oidc, key, message) in [
         (good.clone(), oidc("claims = {}"), "clients[2].oidc.claims", "any token of the issuer"),
+        (
+            good.clone(),
+            oidc("claims = { iss = \"https://issuer.example\", aud = \"weir\" }"),
+            "clients[2].oidc.claims",
+            "any token of the issuer",
+        ),
         (
             good.clone(),
             "oidc = { issuer = \"actions\" }".to_owned(),

@@ -16,7 +16,7 @@ mod own;
 mod scripts;
 mod text;
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +27,7 @@ use parking_lot::Mutex;
 use redis::{Cmd, FromRedisValue, cmd};
 use tokio::runtime::Handle;
 use tokio::sync::{broadcast, mpsc};
+use tokio::time::timeout;
 
 use super::record::WriteState;
 use super::{Change, Progress, Store, StoreError, Stored};
@@ -44,6 +45,9 @@ const LEASE: Duration = Duration::from_secs(10);
 const LONG: usize = 64 * 1024;
 /// Bytes that Redis takes or gives at least in this time. Ours: a link of 32 megabits a second.
 const BYTES_PER_MICROSECOND: u64 = 4;
+/// The distance of looks at the connection for short commands during a long one. Ours: two of them
+/// outlast a connection that is opened anew.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// The largest write that is loaded, as far as its time is concerned.
 const LOADED_MAX: usize = 32 * 1024 * 1024;
 
@@ -314,8 +318,18 @@ impl Inner {
             return Err(StoreError::Failed(reason));
         }
         let more = Duration::from_micros(bytes as u64 / BYTES_PER_MICROSECOND);
-        let ran = self.replica.long_connection().run_long(more, command).await;
-        ran.map_err(|away| StoreError::Failed(away.0))
+        let mut running = pin!(self.replica.long_connection().run_long(more, command));
+        let mut was_away = false;
+        loop {
+            if let Ok(ran) = timeout(LOOK_EVERY, running.as_mut()).await {
+                return ran.map_err(|away| StoreError::Failed(away.0));
+            }
+            // Short commands find out within their own time that nobody answers.
+            match self.replica.home().away() {
+                Some(reason) if was_away => return Err(StoreError::Failed(reason)),
+                away => was_away = away.is_some(),
+            }
+        }
     }
 
     /// Runs a future to its end, even if nobody waits for it. Commands are sent in the order of

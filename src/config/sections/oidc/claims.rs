@@ -12,12 +12,20 @@ use crate::config::printer::{inline, list, text};
 /// The longest name of a claim.
 const NAME_BYTES_MAX: usize = 256;
 
+/// Claims that all tokens of an issuer for this gateway share.
+const OF_ISSUER: [&str; 2] = ["iss", "aud"];
+
+/// Claims that name the owner of a job.
+const OF_OWNER: [&str; 5] =
+    ["sub", "repository", "repository_owner", "workflow_ref", "job_workflow_ref"];
+
 /// The tokens that identify a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OidcClient {
     /// Issuer: an index into [`Config::issuers`](crate::config::Config::issuers).
     pub issuer: usize,
-    /// All of these must fit; never empty. In the order of their names.
+    /// All of these must fit; never empty, and not `iss` and `aud` alone. In the order of their
+    /// names.
     pub claims: Vec<Claim>,
 }
 
@@ -39,7 +47,7 @@ impl OidcClient {
         entry.table(|reader| {
             let issuer = issuers.reference(reader, "issuer");
             let claims = reader.required::<Claims>("claims")?.0;
-            if claims.is_empty() {
+            if claims.iter().all(|claim| OF_ISSUER.contains(&&*claim.name)) {
                 let problem = "any token of the issuer would do";
                 return reader.refuse("claims", problem, Claims::accepted());
             }
@@ -53,6 +61,17 @@ impl OidcClient {
             claims
                 .get(&*claim.name)
                 .is_some_and(|value| claim.values.iter().any(|pattern| pattern.fits_value(value)))
+        })
+    }
+
+    /// Returns the patterns that also fit owners whose names begin with that of another owner.
+    pub(crate) fn open_patterns(&self) -> impl Iterator<Item = &str> {
+        let of_owner = self.claims.iter().filter(|claim| OF_OWNER.contains(&&*claim.name));
+        let patterns = of_owner.flat_map(|claim| &claim.values).map(|pattern| &*pattern.0);
+        patterns.filter(|pattern| {
+            pattern.split_once('*').is_some_and(|(fixed, _)| {
+                fixed.ends_with(|last: char| last.is_alphanumeric()) && !fixed.contains('/')
+            })
         })
     }
 

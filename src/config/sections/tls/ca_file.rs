@@ -78,7 +78,7 @@ impl Read for CaFile {
     fn read(entry: &Entry<'_>) -> Option<Self> {
         let path = PathBuf::read(entry)?;
         // The file belongs to the machine of the gateway, like its secrets.
-        if entry.document.secrets == Secrets::Presumed && !path.exists() {
+        if entry.document.secrets != Secrets::Resolved && !path.exists() {
             entry.document.leave_out(&entry.path, format!("file {}", path.display()));
             return Some(Self { path, certificates: Arc::default() });
         }

@@ -74,7 +74,7 @@ impl CertificateFiles {
     /// Reads the keys `cert` and `key` of a table.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let files = Self::named(reader)?;
-        if reader.secrets() == Secrets::Presumed {
+        if reader.secrets() != Secrets::Resolved {
             return Some(files);
         }
         match load(&files.cert, &files.key) {

@@ -35,13 +35,14 @@ impl ServerTls {
     /// Reads the keys of a table, among keys of others.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let certificates = if reader.is_set("certificates") {
-            for name in ["cert", "key"] {
-                let problem = "not beside certificates, which names the files of each";
-                if let Some(entry) = reader.entry(name) {
-                    return entry.refuse(problem, "cert and key, or certificates");
-                }
-            }
-            reader.all_entries("certificates", CertificateFiles::read)
+            let problem = "not beside certificates, which names the files of each";
+            let [cert, key] = ["cert", "key"].map(|name| reader.entry(name));
+            let own = cert.into_iter().chain(key);
+            let refused =
+                own.map(|entry| entry.refuse::<()>(problem, "cert and key, or certificates"));
+            let is_alone = refused.count() == 0;
+            let all = reader.all_entries("certificates", CertificateFiles::read);
+            all.filter(|_| is_alone)
         } else {
             CertificateFiles::read(reader).map(|files| vec![files])
         };
