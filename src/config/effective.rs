@@ -100,6 +100,10 @@ impl Config {
                 ),
             })
         });
+        let shared_authorities = self.listen.has_clients_as_administrators().then(|| Warning {
+            key: "listen.admin_tls".into(),
+            problem: "an authority of its client_ca is one of listen.https too, and there is no admin_token: each client with a certificate is an administrator".into(),
+        });
         let notices = self.notices.iter().cloned();
         notices
             .chain(in_clear)
@@ -111,6 +115,7 @@ impl Config {
             .chain(unpredictable)
             .chain(all_trusted)
             .chain(open_claims)
+            .chain(shared_authorities)
             .collect()
     }
 

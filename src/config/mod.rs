@@ -35,6 +35,7 @@ pub use effective::Warning;
 pub use input::document::LeftOut;
 pub use input::fault::{Fault, Faults};
 pub use input::http_url::{HttpUrl, Scheme, UpstreamUrl};
+pub use input::loaded_file::LoadedFile;
 pub(crate) use input::scalars::duration_text;
 pub use input::scalars::parse_duration;
 pub use input::secret::{Secret, rsa_key};
@@ -42,13 +43,13 @@ pub use input::secret_file::{SecretFile, Stamp};
 pub use reload::Reload;
 pub use sections::{
     Account, Allow, AllowedMethod, App, BudgetMode, Budgets, CaFile, CaRoots, Cache, CacheRule,
-    Certificate, CertificateFault, CertificateFiles, Client, ClientAuth, ClientKey, Durability,
-    FetchUrl, Freshness, Hook, Https, Installation, Issuer, IssuerKeys, KEY_PREFIX, Limits, Listen,
-    LogFormat, OidcClient, Otlp, OtlpCompression, OtlpEndpoint, OtlpHeader, OtlpProtocol,
-    OtlpSignal, OtlpTarget, PASSTHROUGH_ACCOUNT, Pace, Passthrough, Pool, Priority, Proxies, Proxy,
-    Reach, Redis, RedisUrl, Sampling, ServerTls, ShadowRules, State, Telemetry, Temporality,
-    Territory, Token, Topology, Upstream, Webhooks, WriteStore, Writes, digest, digest_hex,
-    generate, load_certificate, parse_expiry,
+    Certificate, CertificateFault, CertificateFiles, CertificateName, Client, ClientAuth,
+    ClientKey, Durability, FetchUrl, Freshness, Hook, Https, Installation, Issuer, IssuerKeys,
+    KEY_PREFIX, Limits, Listen, LogFormat, OidcClient, Otlp, OtlpCompression, OtlpEndpoint,
+    OtlpHeader, OtlpProtocol, OtlpSignal, OtlpTarget, PASSTHROUGH_ACCOUNT, Pace, Passthrough, Pool,
+    Priority, Proxies, Proxy, PublicKey, Reach, Redis, RedisUrl, Sampling, ServerTls, ShadowRules,
+    State, Telemetry, Temporality, Territory, Token, Topology, Upstream, Webhooks, WriteStore,
+    Writes, digest, digest_hex, generate, load_certificate, parse_expiry, parse_key_set,
 };
 
 /// The JSON schema of the config, draft 2020-12. A test compares it with the reader.
@@ -96,6 +97,8 @@ pub struct Config {
     pub telemetry: Telemetry,
     /// The files of settings, secrets above all, with their content.
     pub secret_files: Vec<SecretFile>,
+    /// The files of certificates, with their content.
+    pub loaded_files: Vec<LoadedFile>,
     /// The texts that all this was read from.
     source: Arc<Source>,
     /// [`AccountId`]s of the accounts.
@@ -127,7 +130,7 @@ impl Config {
     /// Reads the same texts again, with the present content of its files. A file that is of no use
     /// keeps the content that it had before, and has a problem.
     pub fn with_present_files(&self) -> Result<Self, Faults> {
-        let config = self.source.read_again(&self.secret_files, read)?;
+        let config = self.source.read_again(&self.secret_files, &self.loaded_files, read)?;
         Ok(Self { notices: self.notices.clone(), ..config })
     }
 
@@ -338,6 +341,7 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
         webhooks: webhooks?,
         telemetry: telemetry?,
         secret_files: root.secret_files(),
+        loaded_files: root.loaded_files(),
         source: Arc::new(root.source()),
         account_layout,
         notices: Vec::new(),

@@ -353,18 +353,32 @@ impl Current {
     }
 
     /// Reads the config in force again, with the present content of its files, of which these have
-    /// changed. Returns false if it could not begin.
+    /// changed. Returns false if it could not begin, or has not come to its end.
     fn read_files_again(self: &Arc<Self>, changed: &[PathBuf]) -> bool {
         let Some(_alone) = self.reload_lock.try_lock_for(PATIENCE) else { return false };
         let before = Arc::clone(&self.gateway().env.config);
         let config = match before.with_present_files() {
             Ok(config) => config,
             Err(faults) => {
-                tracing::error!(faults = %faults, "secrets were not read again: what their files held before stays in force");
-                self.note_reload(Err(faults));
-                return true;
+                let last = self.last_reload().and_then(|last| last.result.err());
+                // Once: they are read again and again, until that succeeds.
+                if last.is_none_or(|last| last.to_string() != faults.to_string()) {
+                    tracing::error!(faults = %faults, "secrets were not read again: what their files held before stays in force");
+                    self.note_reload(Err(faults));
+                }
+                return false;
             }
         };
+        for file in &config.loaded_files {
+            if let Some(problem) = &file.problem {
+                let key = &file.key;
+                tracing::warn!(
+                    key,
+                    problem,
+                    "a file was not read again: what it held before stays in force"
+                );
+            }
+        }
         for file in config.secret_files.iter().filter(|file| changed.contains(&file.path)) {
             if let Some(problem) = &file.problem {
                 let (key, path) = (&file.key, file.path.display());

@@ -18,7 +18,6 @@ use super::redis::{Event, Place};
 use super::{Change, Progress, SharedStore, Store, StoreError, Stored, WriteState};
 use crate::cases::cases;
 use crate::clock::Timestamp;
-use crate::config;
 use crate::state::Replica;
 use crate::state::conformance::{settings, state};
 use crate::state::redis_server::RedisServer;
@@ -249,8 +248,8 @@ fn an_attempt_that_does_not_begin_is_taken_back() {
 fn a_large_write_is_not_awaited_from_a_server_that_hangs() {
     let (runtime, server) = (runtime(), RedisServer::start(&[]));
     runtime.block_on(async {
-        let settings =
-            config::Redis { op_timeout: Duration::from_millis(100), ..settings(&server, "writes") };
+        let mut settings = settings(&server, "writes");
+        settings.op_timeout = Duration::from_millis(100);
         let replica = Replica::begin(&settings, 1, Timestamp::EPOCH);
         let store = opened_in_redis(&replica).await;
         store.apply(Change::Insert(7, stored("request", "queued"))).await.unwrap();

@@ -12,6 +12,7 @@ use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
 use super::fault::{Fault, Faults};
+use super::loaded_file::LoadedFile;
 use super::references::{References, Unresolved, resolved};
 use super::secret_file::{SecretFile, Source};
 use super::sources::{File, Sources};
@@ -82,6 +83,10 @@ pub(crate) struct Document<'a> {
     pub(super) before: &'a [SecretFile],
     /// Files of settings that were read.
     pub(super) files: RefCell<Vec<SecretFile>>,
+    /// Other files, as an earlier reading of the same texts loaded them.
+    pub(super) loaded_before: &'a [LoadedFile],
+    /// Other files that were loaded.
+    pub(super) loaded: RefCell<Vec<LoadedFile>>,
     /// Strings with references by the offset at which readers find them.
     replaced: RefCell<HashMap<usize, Reference>>,
     /// Each with the position of its file.
@@ -102,6 +107,8 @@ impl<'a> Document<'a> {
             references: manner.references,
             before: &[],
             files: RefCell::default(),
+            loaded_before: &[],
+            loaded: RefCell::default(),
             replaced: RefCell::default(),
             faults: RefCell::default(),
             left_out: RefCell::default(),

@@ -8,6 +8,7 @@ pub(crate) mod document;
 pub(crate) mod fault;
 pub(crate) mod http_url;
 pub(crate) mod include;
+pub(crate) mod loaded_file;
 pub(crate) mod reader;
 pub(crate) mod references;
 pub(crate) mod scalars;

@@ -4,10 +4,14 @@
 //! other key is unknown. An unreadable value becomes a fault at once and `None` for the section, so
 //! that the rest of the section is still read. [`Read`] defines the syntax of each type.
 
+use std::fmt::Display;
+use std::path::Path;
+
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::document::{Document, Secrets, listed, quoted};
+use super::loaded_file::{self, LoadedFile};
 use super::secret_file::{SecretFile, Source};
 #[cfg(test)]
 use super::visits;
@@ -252,6 +256,21 @@ impl<'a> Reader<'a> {
     /// Returns the files of settings that were read so far.
     pub(crate) fn secret_files(&self) -> Vec<SecretFile> {
         self.document.files.borrow().clone()
+    }
+
+    /// Returns the other files that were loaded so far.
+    pub(crate) fn loaded_files(&self) -> Vec<LoadedFile> {
+        self.document.loaded.borrow().clone()
+    }
+
+    /// Loads the file that the key `name` names, as [`loaded_file::load`] does.
+    pub(crate) fn load<T: Clone + Send + Sync + 'static, E: Display>(
+        &self,
+        name: &str,
+        path: &Path,
+        load: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        loaded_file::load(self.document, &self.key(name), path, load)
     }
 
     /// Returns the text of the file for another reading.

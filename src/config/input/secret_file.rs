@@ -13,6 +13,7 @@ use toml::de::DeTable;
 
 use super::document::{Document, Manner, Secrets};
 use super::fault::{Fault, Faults};
+use super::loaded_file::LoadedFile;
 use super::reader::Reader;
 use super::references::References;
 use super::sources::File;
@@ -144,15 +145,17 @@ impl Source {
         Self(files.map(owned).collect())
     }
 
-    /// Reads the texts again, with the present content of files. `before` has what they held.
+    /// Reads the texts again, with the present content of files. `before` and `loaded_before` have
+    /// what they held.
     pub(crate) fn read_again<T>(
         &self,
         before: &[SecretFile],
+        loaded_before: &[LoadedFile],
         read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
     ) -> Result<T, Faults> {
         let manner = Manner { secrets: Secrets::Resolved, references: References::Resolved };
         let mut document = Document::new(&variable, manner);
-        document.before = before;
+        (document.before, document.loaded_before) = (before, loaded_before);
         let table = self.add_to(&mut document);
         let value = table.as_ref().and_then(|table| Reader::document(&document, table, read));
         complete(document.finish(value))

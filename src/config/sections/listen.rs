@@ -13,7 +13,7 @@ use crate::config::input::reader::Reader;
 use crate::config::input::scalars::{Size, duration_text, size_text};
 use crate::config::input::secret::Secret;
 use crate::config::printer::{Printer, inline, list, text};
-use crate::config::sections::tls::{Https, ServerTls};
+use crate::config::sections::tls::{CaFile, Https, ServerTls};
 use crate::decision::body_pace::BodyPace;
 
 /// Default of `http` (SPECIFICATION, "Configuration").
@@ -30,6 +30,9 @@ const CONNECTIONS_MAX: u32 = 10_000;
 /// Default of `answer_rate_min`, per second: twice a peer that took 64 KiB in 30 s and so lived for
 /// an hour, and far below any honest link.
 const ANSWER_RATE_MIN: Size = Size::kib(4);
+
+/// Bytes of a socket's path: the system's, less the zero at its end (unix(7)).
+const SOCKET_PATH_MAX: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 
 /// The section `[listen]`.
 #[derive(Clone, Debug)]
@@ -114,6 +117,16 @@ impl Listen {
         listen
     }
 
+    /// True if a client's certificate is enough for the admin listener.
+    pub(crate) fn has_clients_as_administrators(&self) -> bool {
+        let of_clients = self.https.as_ref().and_then(|https| https.tls.client_ca.as_ref());
+        let (Some(admin), Some(of_clients)) = (&self.admin_tls, of_clients) else { return false };
+        let mut shared = admin.client_ca.iter().flat_map(CaFile::certificates);
+        admin.requires_clients()
+            && self.admin_token.is_none()
+            && shared.any(|authority| of_clients.certificates().contains(authority))
+    }
+
     /// Bounds of the time that a request body may take.
     pub(crate) fn body_pace(&self) -> BodyPace {
         BodyPace {
@@ -137,6 +150,12 @@ impl Listen {
                 "the same path as unix",
                 "a path of its own, to which only this user can connect",
             );
+        }
+        for (key, path) in [("unix", &self.unix), ("takeover", &self.takeover)] {
+            if path.as_ref().is_some_and(|path| path.as_os_str().len() > SOCKET_PATH_MAX) {
+                let problem = format!("longer than the {SOCKET_PATH_MAX} bytes of a socket's path");
+                reader.refuse::<()>(key, problem, "a shorter path");
+            }
         }
         let mut taken = HashSet::new();
         let of_http = self.http.iter().map(|address| ("http", *address));

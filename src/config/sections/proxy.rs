@@ -21,6 +21,7 @@ use crate::config::printer::{Printer, inline, redacted, text};
 const ACCEPTED: &str = "an address such as \"http://proxy.corp:3128\", { url = …, username = …, password = { env = \"NAME\" } }, or \"none\"";
 
 /// A proxy that opens tunnels by CONNECT.
+#[derive(PartialEq)]
 pub struct Proxy {
     url: HttpUrl,
     credentials: Option<Credentials>,
@@ -36,6 +37,13 @@ struct Credentials {
     header: SecretString,
 }
 
+impl PartialEq for Credentials {
+    /// Compares the passwords too, both of which are the config's own.
+    fn eq(&self, other: &Self) -> bool {
+        self.header.expose_secret() == other.header.expose_secret()
+    }
+}
+
 impl Credentials {
     fn new(username: String, password: &str, source: String) -> Self {
         let pair = Zeroizing::new(format!("{username}:{password}"));
@@ -45,7 +53,7 @@ impl Credentials {
 }
 
 /// The choice of a proxy for each address of the upstream.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Proxies {
     /// None, whatever the environment says.
     Off,
@@ -56,7 +64,7 @@ pub enum Proxies {
 }
 
 /// The environment variables about proxies.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Variables {
     https: Option<Arc<Proxy>>,
     http: Option<Arc<Proxy>>,

@@ -109,7 +109,7 @@ fn a_client_has_a_key_or_a_certificate_of_its_own() {
     let named = client("certified", "certificate = \"spiffe://corp/ci\"");
     let config = accepted(&format!("{text}\n{named}"));
     let certified = config.clients.last().unwrap();
-    assert_eq!(certified.certificate.as_deref(), Some("spiffe://corp/ci"));
+    assert_eq!(certified.certificate, Some(CertificateName::Uri("spiffe://corp/ci".into())));
     assert!(certified.keys.is_empty());
     // A fault of the listener is no fault of the client.
     let absent = "address = \"127.0.0.1:8443\", cert = \"/a.pem\", key = \"/a.key\"";

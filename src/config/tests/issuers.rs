@@ -48,7 +48,7 @@ fn a_file_of_keys_is_read_with_the_config() {
     let section = issuer_text(&format!("jwks_file = \"{}\"", file.display()));
     for (content, problem) in [
         (None, "cannot be read: No such file"),
-        (Some("{}"), "no key with a name"),
+        (Some("{}"), "no set of keys"),
         (Some("{\"keys\": []}"), "no key with a name"),
         (Some("{\"keys\": [{\"kty\": \"RSA\", \"n\": \"AQAB\", \"e\": \"AQAB\"}]}"), "no key with"),
     ] {
@@ -123,6 +123,12 @@ fn claims_that_accept_too_much_are_refused() {
             oidc("claims = { iss = \"https://issuer.example\", aud = \"weir\" }"),
             "clients[2].oidc.claims",
             "any token of the issuer",
+        ),
+        (
+            format!("{good}\n[[issuers]]\n{}", good.replace("\"actions\"", "\"again\"")),
+            oidc(CLAIMS),
+            "issuers[1]",
+            "the same url and audience",
         ),
         (
             good.clone(),

@@ -53,3 +53,34 @@ fn a_second_reading_keeps_included_files_and_variables() {
     assert_eq!(again.warnings(), config.warnings());
     assert!(again.warnings().iter().any(|warning| warning.key == "include[1]"));
 }
+
+#[test]
+fn certificates_that_are_gone_hold_up_no_other_file() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/certificates");
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let files = ["server.pem", "client_authority.pem"];
+    for name in files {
+        std::fs::copy(fixtures.join(name), at(name)).unwrap();
+    }
+    let listen = "[listen]\nhttps = { address = \"127.0.0.1:0\", cert = \"server.pem\", key = \"server.pem\", client_ca = \"client_authority.pem\" }\n[upstream]\nca_file = \"client_authority.pem\"";
+    let client = "[[clients]]\nname = \"ci\"\nkey_sha256 = \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"\n";
+    let text = CONFIG
+        .replace("[upstream]", listen)
+        .replace("include = [\"parts/c*.toml\", \"none/n*.toml\"]\n", "");
+    std::fs::write(at("weir.toml"), text + client).unwrap();
+    std::fs::write(at("secret"), "token 1").unwrap();
+    let config = load(&at("weir.toml")).unwrap();
+    std::fs::write(at("secret"), "token 2").unwrap();
+    files.iter().for_each(|name| std::fs::remove_file(at(name)).unwrap());
+    let again = config.with_present_files().unwrap();
+    assert_eq!(again.tokens[0].secret.expose_secret(), "token 2");
+    let tls = |config: &Config| config.listen.https.as_ref().unwrap().tls.clone();
+    assert_eq!(tls(&again).certificates[0].loaded, tls(&config).certificates[0].loaded);
+    assert_eq!(tls(&again).client_ca, tls(&config).client_ca);
+    assert_eq!(again.upstream.ca_file, config.upstream.ca_file);
+    let problems = again.loaded_files.iter().filter(|file| file.problem.is_some());
+    assert_eq!(problems.count(), 3);
+    // As in the first reading, not from one reading to the next alone.
+    assert!(again.with_present_files().is_ok());
+}

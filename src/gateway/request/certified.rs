@@ -1,6 +1,6 @@
 //! The names in a client's certificate, by which the config knows the client.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use x509_parser::certificate::X509Certificate;
@@ -8,16 +8,17 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
 use crate::clock::Timestamp;
+use crate::config::CertificateName;
 
 /// Most names of a certificate that are looked up. Chosen here: certificates of clients have one or
 /// a few.
-const NAMES_MAX: usize = 64;
+const NAMES_MAX: usize = 256;
 
 /// The subject alternative names of a certificate that the handshake has verified (RFC 5280
 /// §4.2.1.6): URIs, DNS names in lower case, e-mail addresses and IP addresses.
 #[derive(Clone, Debug)]
 pub struct CertificateNames {
-    names: Arc<[Box<str>]>,
+    names: Arc<[CertificateName]>,
     until: Timestamp,
 }
 
@@ -27,8 +28,8 @@ impl CertificateNames {
         let parsed = X509Certificate::from_der(der).ok().map(|(_, certificate)| certificate);
         let names = parsed.as_ref().and_then(|certificate| {
             let names = certificate.subject_alternative_name().ok()??;
-            let names = names.value.general_names.iter().filter_map(text_of);
-            Some(names.take(NAMES_MAX).map(String::into_boxed_str).collect())
+            let names = names.value.general_names.iter().filter_map(name_of);
+            Some(names.take(NAMES_MAX).collect())
         });
         // RFC 5280 §4.1.2.5: the last second belongs to it.
         let until = parsed.and_then(|certificate| {
@@ -45,22 +46,20 @@ impl CertificateNames {
     }
 
     /// The names in the certificate's order.
-    pub fn iter(&self) -> impl Iterator<Item = &str> {
-        self.names.iter().map(AsRef::as_ref)
+    pub fn iter(&self) -> impl Iterator<Item = &CertificateName> {
+        self.names.iter()
     }
 }
 
-fn text_of(name: &GeneralName<'_>) -> Option<String> {
+fn name_of(name: &GeneralName<'_>) -> Option<CertificateName> {
     match name {
-        GeneralName::URI(uri) => Some((*uri).to_owned()),
-        GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
-        GeneralName::RFC822Name(address) => Some((*address).to_owned()),
+        GeneralName::URI(uri) => Some(CertificateName::Uri((*uri).into())),
+        GeneralName::DNSName(name) => Some(CertificateName::dns(name)),
+        GeneralName::RFC822Name(address) => Some(CertificateName::Email((*address).into())),
         GeneralName::IPAddress(bytes) => {
-            let v4 = <[u8; 4]>::try_from(*bytes).map(|bytes| Ipv4Addr::from(bytes).to_string());
-            v4.or_else(|_| {
-                <[u8; 16]>::try_from(*bytes).map(|bytes| Ipv6Addr::from(bytes).to_string())
-            })
-            .ok()
+            let v4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
+            let address = v4.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from));
+            address.ok().map(CertificateName::Ip)
         }
         _ => None,
     }

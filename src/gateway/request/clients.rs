@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderValue};
 use subtle::ConstantTimeEq;
 
 use crate::clock::Timestamp;
-use crate::config::{AllowedMethod, Client as ClientConfig, digest};
+use crate::config::{AllowedMethod, CertificateName, Client as ClientConfig, digest};
 use crate::decision::{AccountId, access::Rule};
 use crate::gateway::environment::Environment;
 use crate::gateway::error::Unknown;
@@ -59,7 +59,7 @@ pub struct Clients {
     by_digest: HashMap<[u8; 32], Identified>,
     by_index: HashMap<usize, Arc<Client>>,
     /// By a name in their certificate.
-    by_certificate: HashMap<Arc<str>, Arc<Client>>,
+    by_certificate: HashMap<CertificateName, Arc<Client>>,
     tokens: Tokens,
 }
 
@@ -79,7 +79,7 @@ impl Clients {
                 by_digest.insert(key.sha256, Identified { client, until, signed_by: None });
             }
             if let Some(name) = &config.certificate {
-                by_certificate.insert(Arc::clone(name), Arc::clone(&client));
+                by_certificate.insert(name.clone(), Arc::clone(&client));
             }
             by_index.insert(index, client);
         }

@@ -1,6 +1,7 @@
 //! `[[clients]]`: the bots, their permissions and their shares of the budgets.
 
 mod budget;
+pub(crate) mod certificate;
 pub(super) mod key;
 
 use std::collections::{HashMap, HashSet};
@@ -9,6 +10,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::certificate::CertificateName;
 use self::key::{ClientKey, KeyHash};
 use super::accounts::{Account, name_of};
 use super::allow::Allow;
@@ -37,7 +39,7 @@ pub struct Client {
     pub oidc: Option<OidcClient>,
     /// A subject alternative name of its certificate (RFC 5280 §4.2.1.6), such as a URI or a DNS
     /// name.
-    pub certificate: Option<Arc<str>>,
+    pub certificate: Option<CertificateName>,
     /// Pool that fetches for it: an index into [`Config::pools`](crate::config::Config::pools).
     pub reads: usize,
     /// Account of its writes and of routes about "me": an index into
@@ -182,23 +184,24 @@ impl Client {
 struct Seen {
     keys: HashMap<[u8; 32], Option<Arc<str>>>,
     tokens: Vec<(OidcClient, Option<Arc<str>>)>,
-    certificates: HashSet<Arc<str>>,
+    certificates: HashSet<CertificateName>,
     /// True if the listener asks its clients for certificates.
     asks_certificates: bool,
 }
 
 /// Reads the name in the client's certificate, which no other client has.
-fn read_certificate(reader: &mut Reader<'_>, seen: &mut Seen) -> Option<Arc<str>> {
-    let name: Arc<str> = reader.optional("certificate")?;
+fn read_certificate(reader: &mut Reader<'_>, seen: &mut Seen) -> Option<CertificateName> {
+    let text: Arc<str> = reader.optional("certificate")?;
     let accepted = "a subject alternative name of the client's certificate, such as \"spiffe://corp/ci\" or \"ci.corp\"";
-    if name.is_empty() {
+    if text.is_empty() {
         return reader.refuse("certificate", "empty", accepted);
     }
+    let name = CertificateName::parse(&text);
     if !seen.asks_certificates {
         let problem = "no listener asks for certificates";
         return reader.refuse("certificate", problem, "client_ca in listen.https");
     }
-    if !seen.certificates.insert(Arc::clone(&name)) {
+    if !seen.certificates.insert(name.clone()) {
         let problem = "duplicate certificate: an earlier client has the same";
         return reader.refuse("certificate", problem, accepted);
     }

@@ -2,13 +2,13 @@
 //! claims of a client's tokens.
 
 mod claims;
+mod key_set;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::Uri;
 use http::uri::PathAndQuery;
-use jsonwebtoken::jwk::JwkSet;
 
 use super::tls::CaFile;
 use crate::config::input::declared::Declared;
@@ -19,6 +19,7 @@ use crate::config::input::secret_file;
 use crate::config::printer::{Printer, text};
 
 pub use claims::OidcClient;
+pub use key_set::{PublicKey, parse as parse_key_set};
 
 /// The document below an issuer's address (OIDC Discovery 1.0 §4).
 const DISCOVERY: &str = "/.well-known/openid-configuration";
@@ -95,7 +96,20 @@ impl Read for FetchUrl {
 
 impl Issuer {
     pub(crate) fn read_all(root: &mut Reader<'_>) -> Declared<Self> {
-        Declared::read(root, "issuers", "issuer", Self::read)
+        let issuers = Declared::read(root, "issuers", "issuer", Self::read);
+        let tokens_of = |index| {
+            let issuer: &Self = issuers.get(index)?;
+            Some((&issuer.url, &issuer.audience))
+        };
+        for index in 0..issuers.len() {
+            if (0..index)
+                .any(|earlier| tokens_of(earlier).is_some_and(|it| tokens_of(index) == Some(it)))
+            {
+                let problem = "an earlier issuer has the same url and audience: no token would be of this one";
+                root.refuse_item("issuers", index, problem, "one entry for both");
+            }
+        }
+        issuers
     }
 
     fn read(reader: &mut Reader<'_>, name: Option<Arc<str>>) -> Option<Self> {
@@ -154,12 +168,8 @@ fn read_file(entry: &Entry<'_>) -> Option<IssuerKeys> {
         return Some(IssuerKeys::File(path, Arc::default()));
     }
     let accept = |text: &str| {
-        let keys = serde_json::from_str::<JwkSet>(text).map(|set| set.keys).unwrap_or_default();
-        if keys.iter().all(|key| key.common.key_id.is_none()) {
-            let problem = "the file named here has no key with a name (kid)";
-            return Err((problem.to_owned(), ACCEPTED.to_owned()));
-        }
-        Ok(text.into())
+        let fault = |problem| (format!("the file named here: {problem}"), ACCEPTED.to_owned());
+        key_set::parse(text.as_bytes()).map(|_| text.into()).map_err(fault)
     };
     match secret_file::read(entry.document, &entry.path, path.clone(), ACCEPTED, accept) {
         Ok(text) => Some(IssuerKeys::File(path, text)),

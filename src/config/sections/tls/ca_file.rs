@@ -10,6 +10,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{self, PemObject};
 
 use crate::config::input::document::Secrets;
+use crate::config::input::loaded_file;
 use crate::config::input::reader::{Choice, Entry, Read};
 use crate::config::input::regular_file;
 
@@ -82,7 +83,8 @@ impl Read for CaFile {
             entry.document.leave_out(&entry.path, format!("file {}", path.display()));
             return Some(Self { path, certificates: Arc::default() });
         }
-        Self::load(&path).or_else(|problem| entry.refuse(problem, Self::accepted()).ok_or(())).ok()
+        let loaded = loaded_file::load(entry.document, &entry.path, &path, || Self::load(&path));
+        loaded.map_or_else(|problem| entry.refuse(problem, Self::accepted()), Some)
     }
 }
 

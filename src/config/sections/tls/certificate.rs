@@ -77,8 +77,10 @@ impl CertificateFiles {
         if reader.secrets() != Secrets::Resolved {
             return Some(files);
         }
-        match load(&files.cert, &files.key) {
-            Ok(loaded) => Some(Self { loaded: Some(Arc::new(loaded)), ..files }),
+        let loaded =
+            reader.load("cert", &files.cert, || load(&files.cert, &files.key).map(Arc::new));
+        match loaded {
+            Ok(loaded) => Some(Self { loaded: Some(loaded), ..files }),
             Err(CertificateFault::Chain(problem)) => reader.refuse("cert", problem, CHAIN),
             Err(CertificateFault::Key(problem)) => reader.refuse("key", problem, KEY),
         }

@@ -2,6 +2,7 @@
 //! are not followed.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use crate::config::{FetchUrl, Issuer, Proxies};
+use crate::config::{FetchUrl, Issuer, Proxies, Upstream};
 use crate::gateway::environment::Environment;
 use crate::gateway::request::oidc::signing_keys::SigningKeys;
 use crate::gateway::upstream::connect::{Connector, Stream, Target};
@@ -28,6 +29,7 @@ const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
 pub struct Fetcher {
     connector: Connector,
     proxies: Proxies,
+    name_servers: Vec<SocketAddr>,
     url: FetchUrl,
     /// The issuer that the document at the address must name; `None` if it has the keys.
     issuer: Option<Arc<str>>,
@@ -46,12 +48,18 @@ impl Fetcher {
         Self { issuer: Some(Arc::clone(&config.url)), ..Self::direct(config, url, env) }
     }
 
+    /// True if the way to the keys is the same with these settings.
+    pub fn is_same(&self, config: &Upstream) -> bool {
+        self.proxies == config.proxies && self.name_servers == config.name_servers
+    }
+
     /// Fetches keys from this address.
     pub fn direct(config: &Issuer, url: FetchUrl, env: &Environment) -> Self {
         let upstream = &env.config.upstream;
         let resolver = Arc::new(Resolver::new(env.clock.clone(), &upstream.name_servers));
         let connector = Connector::to_issuers(config.ca_file.as_ref(), resolver, FETCH_TIME);
-        Self { connector, proxies: upstream.proxies.clone(), url, issuer: None }
+        let (proxies, name_servers) = (upstream.proxies.clone(), upstream.name_servers.clone());
+        Self { connector, proxies, name_servers, url, issuer: None }
     }
 
     pub async fn fetch(&self) -> Result<SigningKeys, String> {

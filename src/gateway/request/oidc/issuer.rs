@@ -11,7 +11,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::clock::{Clock, Timestamp};
-use crate::config::{Issuer as IssuerConfig, IssuerKeys};
+use crate::config::{Issuer as IssuerConfig, IssuerKeys, Upstream};
 use crate::gateway::environment::Environment;
 use crate::gateway::request::oidc::fetch::{FETCH_TIME, Fetcher};
 use crate::gateway::request::oidc::signing_keys::SigningKeys;
@@ -54,7 +54,8 @@ struct State {
 }
 
 impl Issuer {
-    pub fn new(config: &IssuerConfig, env: &Environment) -> Self {
+    /// Begins with the keys of `before`, which has them from the same place.
+    pub fn new(config: &IssuerConfig, env: &Environment, before: Option<&Self>) -> Self {
         let (keys, fetcher) = match &config.keys {
             IssuerKeys::File(path, text) => {
                 let keys = SigningKeys::parse(text.as_bytes()).unwrap_or_else(|problem| {
@@ -71,16 +72,29 @@ impl Issuer {
                 (SigningKeys::default(), Some(Fetcher::direct(config, url.clone(), env)))
             }
         };
+        let before = before.filter(|_| fetcher.is_some());
+        let succeeded_at = before.and_then(Self::fetched_at);
         Self {
             config: config.clone(),
-            keys: ArcSwap::from_pointee(keys),
-            state: Mutex::default(),
+            keys: ArcSwap::new(before.map_or_else(|| Arc::new(keys), |it| it.keys.load_full())),
+            state: Mutex::new(State { succeeded_at, ..State::default() }),
             fetcher,
             wanted: Arc::default(),
             ended: watch::Sender::new(0),
             has_task: AtomicBool::new(false),
             waiting: Semaphore::new(WAITING_MAX),
         }
+    }
+
+    /// True if both the settings and the way to the keys are these.
+    pub fn is_same(&self, config: &IssuerConfig, upstream: &Upstream) -> bool {
+        self.config == *config
+            && self.fetcher.as_ref().is_none_or(|fetcher| fetcher.is_same(upstream))
+    }
+
+    /// True if an issuer with these settings has its keys from the same place.
+    pub fn has_keys_of(&self, config: &IssuerConfig) -> bool {
+        (&self.config.url, &self.config.keys) == (&config.url, &config.keys)
     }
 
     pub fn keys(&self) -> arc_swap::Guard<Arc<SigningKeys>> {

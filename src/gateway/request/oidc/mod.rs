@@ -54,15 +54,29 @@ pub struct Tokens {
 #[derive(Deserialize)]
 struct Named {
     iss: String,
+    #[serde(default)]
+    aud: Value,
+}
+
+impl Named {
+    fn is_for(&self, audience: &str) -> bool {
+        self.aud == audience
+            || self.aud.as_array().is_some_and(|all| all.iter().any(|one| one == audience))
+    }
 }
 
 impl Tokens {
-    /// Keeps the issuers of `before` that are the same.
+    /// Keeps the issuers of `before` that are the same, and the keys of those that have them from
+    /// the same place.
     pub fn new(env: &Environment, before: Option<&Self>) -> Self {
         let before = before.map_or(&[][..], |before| &before.issuers[..]);
         let issuer = |config: &crate::config::Issuer| {
-            let same = before.iter().find(|issuer| issuer.config == *config);
-            same.map_or_else(|| Arc::new(Issuer::new(config, env)), Arc::clone)
+            let before = before.iter().find(|issuer| issuer.has_keys_of(config));
+            let same = before.filter(|issuer| issuer.is_same(config, &env.config.upstream));
+            same.map_or_else(
+                || Arc::new(Issuer::new(config, env, before.map(|before| &**before))),
+                Arc::clone,
+            )
         };
         let clients = env.config.clients.iter().enumerate();
         install_provider();
@@ -94,10 +108,14 @@ impl Tokens {
         self.could_be(text) && text.len() <= TOKEN_BYTES_MAX && self.issuer_of(text).is_some()
     }
 
-    /// The issuer that a token names, and its position.
+    /// The issuer that a token names, and its position. Of several with one address, it is that of
+    /// the token's audience.
     pub fn issuer_of(&self, token: &[u8]) -> Option<(usize, &Arc<Issuer>)> {
         let named: Named = jsonwebtoken::dangerous::insecure_decode_claims(token).ok()?;
-        self.issuers.iter().enumerate().find(|(_, issuer)| *issuer.config.url == *named.iss)
+        let mut of_address =
+            self.issuers.iter().enumerate().filter(|(_, it)| *it.config.url == *named.iss);
+        let of_audience = of_address.clone().find(|(_, it)| named.is_for(&it.config.audience));
+        of_audience.or_else(|| of_address.next())
     }
 
     /// Verifies a token and finds its client.

@@ -1,7 +1,7 @@
 //! The keys of an issuer: a JSON Web Key Set (RFC 7517) as public keys, and their signatures.
 //!
 //! The library reads tokens and keys; the signatures are verified by the process's one crypto
-//! library. Left out: keys without a name, symmetric keys, and keys for encryption.
+//! library. Left out: the reading of a key set (the config does it).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,16 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{Error, ErrorKind};
-use jsonwebtoken::jwk::{
-    AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyOperations, PublicKeyUse,
-};
+use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::signature::{self, Verifier};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind};
 use ring::signature as ring_signature;
 use ring::signature::{RsaPublicKeyComponents, UnparsedPublicKey};
 
-/// Most keys of an issuer. Chosen here: public issuers have fewer than ten.
-const KEYS_MAX: usize = 100;
+use crate::config::{PublicKey, parse_key_set};
 
 /// One public key.
 pub struct SigningKey {
@@ -30,37 +27,6 @@ pub struct SigningKey {
 }
 
 impl SigningKey {
-    fn new(jwk: Jwk) -> Option<Self> {
-        let is_for_signatures = jwk
-            .common
-            .public_key_use
-            .as_ref()
-            .is_none_or(|usage| *usage == PublicKeyUse::Signature);
-        let operations = jwk.common.key_operations.as_ref();
-        let may_verify =
-            operations.is_none_or(|operations| operations.contains(&KeyOperations::Verify));
-        let mut algorithms = match &jwk.algorithm {
-            AlgorithmParameters::RSA(_) => AlgorithmFamily::Rsa.algorithms().to_vec(),
-            AlgorithmParameters::EllipticCurve(key) => match key.curve {
-                EllipticCurve::P256 => vec![Algorithm::ES256],
-                EllipticCurve::P384 => vec![Algorithm::ES384],
-                _ => return None,
-            },
-            AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
-                vec![Algorithm::EdDSA]
-            }
-            // A symmetric key in a public document is nobody's secret.
-            _ => return None,
-        };
-        if let Some(only) = jwk.common.key_algorithm {
-            let only = Algorithm::try_from(only).ok()?;
-            algorithms.retain(|algorithm| *algorithm == only);
-        }
-        let key = DecodingKey::from_jwk(&jwk).ok()?;
-        let is_usable = is_for_signatures && may_verify && !algorithms.is_empty();
-        is_usable.then(|| Self { jwk, key, algorithms, in_force: AtomicBool::new(true) })
-    }
-
     /// True until the issuer takes the key back.
     pub fn is_in_force(&self) -> bool {
         self.in_force.load(Ordering::Acquire)
@@ -72,22 +38,13 @@ impl SigningKey {
 pub struct SigningKeys(HashMap<String, Arc<SigningKey>>);
 
 impl SigningKeys {
-    /// Parses a key set; keys of no use are left out. Fails if none is left.
+    /// Parses a key set. Fails if it has no key that can sign tokens.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
-        let set: JwkSet =
-            serde_json::from_slice(text).map_err(|_| "it is no set of keys in JSON".to_owned())?;
-        if set.keys.len() > KEYS_MAX {
-            return Err(format!("it has more than {KEYS_MAX} keys"));
-        }
         let mut keys = HashMap::new();
-        for jwk in set.keys {
-            let Some(name) = jwk.common.key_id.clone() else { continue };
-            if let Some(key) = SigningKey::new(jwk) {
-                keys.entry(name).or_insert_with(|| Arc::new(key));
-            }
-        }
-        if keys.is_empty() {
-            return Err("it has no key with a name that can sign tokens".to_owned());
+        for PublicKey { name, jwk, key, algorithms } in parse_key_set(text)? {
+            let in_force = AtomicBool::new(true);
+            let key = SigningKey { jwk, key, algorithms, in_force };
+            keys.entry(name).or_insert_with(|| Arc::new(key));
         }
         Ok(Self(keys))
     }

@@ -3,7 +3,7 @@
 //!
 //! HTTP/2 is offered by ALPN. A session is resumed by a ticket. The files are read every other
 //! second, and by that also after a symbolic link was exchanged. Files of no use leave in force
-//! what is.
+//! what is, and hold up no other ones.
 
 mod resumption;
 
@@ -137,32 +137,27 @@ impl Tls {
     pub async fn renew(self: Arc<Self>, current: Arc<Current>) {
         let key = self.place.key;
         let mut in_force = None;
-        let (mut fault, mut problems) = (None, None);
+        let (mut known, mut problems): (Vec<String>, _) = (Vec::new(), None);
         loop {
             let env = Arc::clone(&current.gateway().env);
             let settings = (self.place.settings)(&env.config.listen).cloned();
             let reading = settings.map(|settings| {
-                in_force.get_or_insert_with(|| Loaded::of(&settings));
-                tokio::task::spawn_blocking(move || Loaded::read(&settings))
+                let before = in_force.get_or_insert_with(|| Loaded::of(&settings)).clone();
+                tokio::task::spawn_blocking(move || before.read_again(&settings))
             });
             if let Some(reading) = reading
-                && let Ok(read) = reading.await
+                && let Ok((loaded, mut faults)) = reading.await
             {
-                match read.and_then(|loaded| self.replace(loaded, &mut in_force, &env.certificates))
-                {
-                    Ok(is_new) => {
-                        fault = None;
-                        if is_new {
-                            tracing::info!("a certificate of {key} was renewed");
-                        }
-                    }
-                    // Once for each fault.
-                    Err(other) if fault.as_ref() != Some(&other) => {
-                        tracing::warn!(fault = %other, "a certificate of {key} cannot be renewed");
-                        fault = Some(other);
-                    }
-                    Err(_) => {}
+                match self.replace(loaded, &mut in_force, &env.certificates) {
+                    Ok(true) => tracing::info!("a certificate of {key} was renewed"),
+                    Ok(false) => {}
+                    Err(fault) => faults.push(fault),
                 }
+                // Once for each fault.
+                for fault in faults.iter().filter(|fault| !known.contains(fault)) {
+                    tracing::warn!(fault, "a certificate of {key} cannot be renewed");
+                }
+                known = faults;
             }
             // Once a day: the text has the days that are left.
             let found = env.certificates.problems(key, env.clock.now());
@@ -220,17 +215,28 @@ impl Loaded {
         }
     }
 
-    /// The files as they are now.
-    fn read(settings: &ServerTls) -> Result<Self, String> {
-        let read = settings.certificates.iter().map(|files| {
-            let loaded = load_certificate(&files.cert, &files.key);
-            Ok((files.cert.clone(), Arc::new(loaded.map_err(|fault| fault.to_string())?)))
+    /// The files as they are now, and the faults of those that leave in force what is.
+    fn read_again(&self, settings: &ServerTls) -> (Self, Vec<String>) {
+        let (mut certificates, mut faults) = (Vec::new(), Vec::new());
+        for files in &settings.certificates {
+            match load_certificate(&files.cert, &files.key) {
+                Ok(loaded) => certificates.push((files.cert.clone(), Arc::new(loaded))),
+                Err(fault) => {
+                    faults.push(fault.to_string());
+                    let before = self.certificates.iter().find(|(path, _)| *path == files.cert);
+                    let of_config = || Some((files.cert.clone(), files.loaded.clone()?));
+                    certificates.extend(before.cloned().or_else(of_config));
+                }
+            }
+        }
+        let client_ca = settings.client_ca.as_ref().map(|of_config| {
+            of_config.read_again().unwrap_or_else(|fault| {
+                faults.push(fault);
+                let before = self.client_ca.as_ref();
+                before.filter(|file| file.path() == of_config.path()).unwrap_or(of_config).clone()
+            })
         });
-        Ok(Self {
-            certificates: read.collect::<Result<_, String>>()?,
-            client_ca: settings.client_ca.as_ref().map(CaFile::read_again).transpose()?,
-            client_auth: settings.client_auth,
-        })
+        (Self { certificates, client_ca, client_auth: settings.client_auth }, faults)
     }
 
     fn acceptor(&self, place: Place, clock: &Clock) -> io::Result<Acceptor> {
@@ -320,5 +326,41 @@ impl ResolvesServerCert for ByName {
             .or_else(|| checkable.next())
             .or_else(|| self.0.first())
             .cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::CertificateFiles;
+
+    #[test]
+    fn a_pair_of_no_use_holds_up_no_other_one() {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/certificates");
+        let folder = tempfile::tempdir().unwrap();
+        let put = |fixture: &str, name: &str| {
+            std::fs::copy(fixtures.join(fixture), folder.path().join(name)).unwrap();
+        };
+        put("server.pem", "one.pem");
+        put("server.pem", "two.pem");
+        let files = ["one.pem", "two.pem"].map(|name| {
+            let path = folder.path().join(name);
+            let loaded = Some(Arc::new(load_certificate(&path, &path).unwrap()));
+            CertificateFiles { cert: path.clone(), key: path, loaded }
+        });
+        let settings = ServerTls {
+            certificates: files.to_vec(),
+            client_ca: None,
+            client_auth: ClientAuth::Optional,
+        };
+        let before = Loaded::of(&settings);
+        std::fs::remove_file(folder.path().join("one.pem")).unwrap();
+        put("other_name.pem", "two.pem");
+        let (after, faults) = before.read_again(&settings);
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        let [(_, one), (_, two)] = after.certificates.as_slice() else { panic!("two pairs") };
+        assert!(*one == before.certificates[0].1 && *two != before.certificates[1].1);
     }
 }
