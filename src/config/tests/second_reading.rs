@@ -72,7 +72,9 @@ fn certificates_that_are_gone_hold_up_no_other_file() {
     std::fs::write(at("secret"), "token 1").unwrap();
     let config = load(&at("weir.toml")).unwrap();
     std::fs::write(at("secret"), "token 2").unwrap();
-    files.iter().for_each(|name| std::fs::remove_file(at(name)).unwrap());
+    for name in files {
+        std::fs::remove_file(at(name)).unwrap();
+    }
     let again = config.with_present_files().unwrap();
     assert_eq!(again.tokens[0].secret.expose_secret(), "token 2");
     let tls = |config: &Config| config.listen.https.as_ref().unwrap().tls.clone();

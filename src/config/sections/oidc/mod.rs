@@ -168,7 +168,9 @@ fn read_file(entry: &Entry<'_>) -> Option<IssuerKeys> {
         return Some(IssuerKeys::File(path, Arc::default()));
     }
     let accept = |text: &str| {
-        let fault = |problem| (format!("the file named here: {problem}"), ACCEPTED.to_owned());
+        let fault = |problem| {
+            (format!("the file named here has no key of use: {problem}"), ACCEPTED.to_owned())
+        };
         key_set::parse(text.as_bytes()).map(|_| text.into()).map_err(fault)
     };
     match secret_file::read(entry.document, &entry.path, path.clone(), ACCEPTED, accept) {
