@@ -71,10 +71,10 @@ impl Tokens {
     pub fn new(env: &Environment, before: Option<&Self>) -> Self {
         let before = before.map_or(&[][..], |before| &before.issuers[..]);
         let issuer = |config: &crate::config::Issuer| {
-            let before = before.iter().find(|issuer| issuer.has_keys_of(config));
-            let same = before.filter(|issuer| issuer.is_same(config, &env.config.upstream));
+            let same = before.iter().find(|issuer| issuer.is_same(config, &env.config.upstream));
+            let with_keys = || before.iter().find(|issuer| issuer.has_keys_of(config));
             same.map_or_else(
-                || Arc::new(Issuer::new(config, env, before.map(|before| &**before))),
+                || Arc::new(Issuer::new(config, env, with_keys().map(|before| &**before))),
                 Arc::clone,
             )
         };
