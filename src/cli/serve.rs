@@ -236,7 +236,11 @@ async fn succeed(
         warn!("queued writes of the predecessor do not go on: writes.store is \"memory\"");
     }
     current.hold_writes_of(&following.clients);
-    current.gateway().dispatcher.add_spent(&following.spent);
+    let gateway = current.gateway();
+    gateway.dispatcher.add_spent(&following.spent);
+    for issuer in gateway.issuers() {
+        issuer.take_keys(&following.issuer_keys);
+    }
     Ok(following)
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::printer::Printer;
-use super::{ClientKey, Config, OidcClient};
+use super::{CaFile, ClientKey, Config, OidcClient};
 use crate::api::{AccountKind, Dialect, TokenKind};
 use crate::clock::Timestamp;
 
@@ -104,6 +104,17 @@ impl Config {
             key: "listen.admin_tls".into(),
             problem: "an authority of its client_ca is one of listen.https too, and there is no admin_token: each client with a certificate is an administrator".into(),
         });
+        let https = self.listen.https.as_ref().map(|https| ("https", &https.tls));
+        let admin_tls = self.listen.admin_tls.as_ref().map(|tls| ("admin_tls", tls));
+        let powerless = https.into_iter().chain(admin_tls).flat_map(|(key, tls)| {
+            let numbers = tls.client_ca.iter().flat_map(CaFile::end_entities);
+            numbers.map(move |number| Warning {
+                key: format!("listen.{key}.client_ca"),
+                problem: format!(
+                    "certificate {number} of the file belongs to no authority: no other client's certificate is accepted by it"
+                ),
+            })
+        });
         let notices = self.notices.iter().cloned();
         notices
             .chain(in_clear)
@@ -116,6 +127,7 @@ impl Config {
             .chain(all_trusted)
             .chain(open_claims)
             .chain(shared_authorities)
+            .chain(powerless)
             .collect()
     }
 

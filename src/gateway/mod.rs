@@ -55,6 +55,7 @@ pub use certificates::{CertificateProblem, certificate_problems};
 pub use connections::descriptors::raise_limit as raise_descriptor_limit;
 pub use dispatch::dispatcher::WithoutToken;
 pub use reload::{Current, LastReload, NotReloaded, Reloaded, log_warnings};
+pub use request::oidc::issuer::HandedKeys;
 pub use server::listen::{Drained, Leaving, Listening, listen_problems};
 pub use server::sockets::{Inherited, Kind, Socket, Sockets, bind};
 pub use server::tls::{ADMIN as ADMIN_TLS, Tls};

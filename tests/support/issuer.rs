@@ -1,5 +1,6 @@
 //! An issuer of OIDC tokens on loopback, with keys that a test exchanges.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -64,6 +65,10 @@ impl Issuer {
 
     pub fn url(&self) -> String {
         self.origin.url()
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.url().strip_prefix("http://").unwrap().parse().unwrap()
     }
 
     /// Exchanges the published keys.

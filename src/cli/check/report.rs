@@ -48,7 +48,7 @@ pub struct Report {
     pub warnings: Vec<Finding>,
     pub left_out: Vec<LeftOut>,
     pub tokens: Vec<TokenCheck>,
-    /// The config file and those that it includes; empty if there are faults.
+    /// The config file and those that it includes.
     pub files: Vec<String>,
     /// The effective config as TOML, without secrets; `None` if the file has faults, or depends on
     /// variables that are not set.
@@ -131,7 +131,7 @@ impl Report {
         let object = json!({
             "status": if self.is_valid() { "valid" } else { "faulty" },
             "file": self.file.display().to_string(),
-            "files": self.files,
+            "files": self.files.iter().filter(|_| self.is_valid()).collect::<Vec<_>>(),
             "secrets": if self.without_secrets { "left_out" } else { "read" },
             "faults": self.faults,
             "warnings": self.warnings,

@@ -17,6 +17,7 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use crate::decision::Spent;
+use crate::gateway::HandedKeys;
 
 /// Most descriptors of one message. Chosen here: the system passes 253 at once.
 pub const DESCRIPTORS_MAX: usize = 128;
@@ -41,8 +42,15 @@ pub enum Message {
     /// The new process accepts from now on, on the sockets of these names too.
     Ready { kept: Vec<String> },
     /// The old process stops accepting, and ends within this time. It has writes of these clients,
-    /// and has spent this since the snapshot.
-    Yours { within_ms: u64, clients: Vec<String>, spent: Spent },
+    /// and has spent this since the snapshot. It has fetched these keys of issuers of tokens, which
+    /// older processes do not say.
+    Yours {
+        within_ms: u64,
+        clients: Vec<String>,
+        spent: Spent,
+        #[serde(default)]
+        issuer_keys: Vec<HandedKeys>,
+    },
     /// The old process has spent this since its last message of the kind.
     Spent(Spent),
     /// The old process has let go of the file of writes.

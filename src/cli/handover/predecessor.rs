@@ -20,7 +20,7 @@ use super::channel::{Channel, Message, PassedSocket, VERSION};
 use super::{ANSWER_WITHIN, TAKEOVER};
 use crate::cli::stored_writes::with_stored_writes;
 use crate::decision::Spent;
-use crate::gateway::{Current, Inherited, Socket};
+use crate::gateway::{Current, HandedKeys, Inherited, Socket};
 use crate::writes::file::FileStore;
 use crate::writes::handed::HandedStore;
 
@@ -49,6 +49,8 @@ pub struct Following {
     pub clients: Vec<String>,
     /// Its spending since the snapshot.
     pub spent: Spent,
+    /// The keys of issuers of tokens that it has fetched.
+    pub issuer_keys: Vec<HandedKeys>,
 }
 
 /// The file of writes that a predecessor still has.
@@ -141,9 +143,9 @@ impl Predecessor {
             self.channel.receive_within(ANSWER_WITHIN).await
         };
         match asked.await {
-            Ok(Message::Yours { within_ms, clients, spent }) => {
+            Ok(Message::Yours { within_ms, clients, spent, issuer_keys }) => {
                 let within = Duration::from_millis(within_ms) + END_SLACK;
-                Ok(Following { channel: Some(self.channel), within, clients, spent })
+                Ok(Following { channel: Some(self.channel), within, clients, spent, issuer_keys })
             }
             Ok(other) => Err(format!("the predecessor answered {other:?}, and goes on")),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
@@ -156,6 +158,7 @@ impl Predecessor {
                     within: Duration::ZERO,
                     clients: Vec::new(),
                     spent: Spent::default(),
+                    issuer_keys: Vec::new(),
                 })
             }
         }

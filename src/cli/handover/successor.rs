@@ -152,12 +152,15 @@ impl Takeover {
                     send(&channel, &Message::Snapshot(handover), &[]).await?;
                 }
                 Message::Ready { kept } => {
-                    let drain = current.gateway().env.config.listen.drain;
+                    let gateway = current.gateway();
+                    let drain = gateway.env.config.listen.drain;
                     let within_ms = u64::try_from(drain.as_millis()).unwrap_or(u64::MAX);
                     let clients = current.clients_with_writes();
-                    let dispatcher = &current.gateway().dispatcher;
-                    let spent = dispatcher.spent_since(&mut mark);
-                    send(&channel, &Message::Yours { within_ms, clients, spent }, &[]).await?;
+                    let spent = gateway.dispatcher.spent_since(&mut mark);
+                    let issuers = gateway.issuers().iter();
+                    let issuer_keys = issuers.filter_map(|issuer| issuer.handed_keys()).collect();
+                    let yours = Message::Yours { within_ms, clients, spent, issuer_keys };
+                    send(&channel, &yours, &[]).await?;
                     let informed = Informed { channel, mark };
                     return Ok(Successor { kept, informed: Mutex::new(informed) });
                 }

@@ -39,6 +39,8 @@ fn faults_of_connections_and_proxies_name_their_key() {
         ("connections_max_per_address = 0", "connections_max_per_address", "out of bounds"),
         ("trusted_proxies = [\"10.0.0.1/8\"]", "trusted_proxies[0]", "bad network"),
         ("trusted_proxies = [\"proxy.internal\"]", "trusted_proxies[0]", "bad network"),
+        (&format!("unix = \"/{}\"", "s".repeat(107)), "unix", "107 bytes"),
+        (&format!("takeover = \"/{}\"", "s".repeat(107)), "takeover", "107 bytes"),
         ("proxy_protocol = true", "proxy_protocol", "there are no trusted_proxies"),
     ] {
         let faults = parsed(&with_keys(keys)).unwrap_err();

@@ -146,3 +146,42 @@ fn an_admin_listener_with_required_certificates_needs_no_token() {
     let faults = parsed(&spoilt("admin = \"127.0.0.1:9090\"", &alone)).unwrap_err();
     assert!(faults.to_string().contains("there is no admin listener"), "{faults}");
 }
+
+#[test]
+fn a_client_ca_without_an_authority_is_warned_of() {
+    let warned = |client_ca: &str| {
+        let https = format!(
+            "address = \"127.0.0.1:8443\", {}, client_ca = {:?}",
+            pair("server.pem", "server.pem"),
+            certificate(client_ca)
+        );
+        let warnings = accepted(&with_https(&https)).warnings().into_iter();
+        warnings.map(|warning| (warning.key, warning.problem)).collect::<Vec<_>>()
+    };
+    let problem = "certificate 1 of the file belongs to no authority: no other client's certificate is accepted by it";
+    let key = "listen.https.client_ca";
+    assert_eq!(warned("ci_client.pem"), [(key.to_owned(), problem.to_owned())]);
+    assert_eq!(warned("client_authority.pem"), []);
+}
+
+#[test]
+fn clients_that_are_administrators_are_warned_of() {
+    let warned = |admin_ca: &str, admin: &str| {
+        let server = pair("server.pem", "server.pem");
+        let [of_clients, of_admin] = ["client_authority.pem", admin_ca].map(certificate);
+        let text = spoilt(
+            "admin = \"127.0.0.1:9090\"",
+            &format!(
+                "admin = \"127.0.0.1:9090\"\n\
+                 https = {{ address = \"127.0.0.1:8443\", {server}, client_ca = {of_clients:?} }}\n\
+                 admin_tls = {{ {server}, client_ca = {of_admin:?}{admin} }}"
+            ),
+        );
+        let warnings = accepted(&text).warnings();
+        warnings.into_iter().any(|warning| warning.key == "listen.admin_tls")
+    };
+    let required = ", client_auth = \"required\"";
+    assert!(warned("client_authority.pem", required));
+    assert!(!warned("renewed_authority.pem", required));
+    assert!(!warned("client_authority.pem", ""));
+}

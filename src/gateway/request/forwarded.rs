@@ -42,7 +42,7 @@ fn last_untrusted(
     trusted: &[IpNet],
 ) -> Option<IpAddr> {
     let lines = headers.get_all(name).iter().rev();
-    let elements = lines.flat_map(|line| line.to_str().unwrap_or("?").rsplit(','));
+    let elements = lines.flat_map(|line| split_from_end(line.to_str().unwrap_or("?"), b','));
     // A list of trusted addresses alone comes from one of them: the first.
     let mut first = None;
     for element in elements {
@@ -55,9 +55,26 @@ fn last_untrusted(
     first
 }
 
+/// Splits a text where the separator is in no quoted string (RFC 9110 §5.6.4), from its end: what
+/// a client has written before it has no influence on what a proxy has appended.
+fn split_from_end(text: &str, separator: u8) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let mut is_quoted = false;
+        let begin = text.bytes().enumerate().rev().find_map(|(at, byte)| {
+            let escapes = || text[..at].bytes().rev().take_while(|byte| *byte == b'\\').count();
+            is_quoted ^= byte == b'"' && escapes() % 2 == 0;
+            (byte == separator && !is_quoted).then_some(at)
+        });
+        rest = begin.map(|at| &text[..at]);
+        Some(begin.map_or(text, |at| &text[at + 1..]))
+    })
+}
+
 /// The node of an element of `Forwarded`, such as `proto=https;for="[2001:db8::1]:4711"`.
 fn forwarded_address(element: &str) -> Option<IpAddr> {
-    let mut nodes = element.split(';').filter_map(|pair| {
+    let mut nodes = split_from_end(element, b';').filter_map(|pair| {
         let (name, value) = pair.trim().split_once('=')?;
         name.eq_ignore_ascii_case("for").then_some(value)
     });
@@ -134,6 +151,11 @@ mod tests {
             ("for=192.0.2.7, for=_hidden", "10.0.0.1"),
             ("for=192.0.2.7, for=unknown", "10.0.0.1"),
             ("proto=https", "10.0.0.1"),
+            ("for=192.0.2.7;host=\"a;for=198.51.100.1\"", "192.0.2.7"),
+            ("for=192.0.2.7;host=\"a, for=198.51.100.1\"", "192.0.2.7"),
+            ("for=192.0.2.7;host=\"a\\\", for=198.51.100.1\"", "192.0.2.7"),
+            ("for=\"198.51.100.1, for=192.0.2.7", "192.0.2.7"),
+            ("host=\"for=198.51.100.1\"", "10.0.0.1"),
             ("for=192.0.2.7;for=192.0.2.8", "10.0.0.1"),
         ] {
             assert_eq!(named(&[("forwarded", value)]), client, "{value}");

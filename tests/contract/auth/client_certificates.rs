@@ -311,3 +311,17 @@ async fn an_authorization_beside_a_certificate_is_the_clients_own() {
     let user: Value = serde_json::from_str(body).unwrap();
     assert_eq!(user["login"], "cleo", "{answer}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_of_another_kind_identifies_nobody() {
+    // Its URI has the text of the DNS name: constraints of an authority are about one kind only.
+    let authority = certificate_file("kinds_authority.pem").display().to_string();
+    for (name, status) in [(DNS, 401), ("spiffe@corp.test", 200)] {
+        let client = format!("[[clients]]\nname = \"certified\"\ncertificate = \"{name}\"\n");
+        let setup = Setup::new().listen(&listens(&authority, "")).config(&client);
+        let world = setup.start().await;
+        let address = world.https.unwrap();
+        let answer = asks(address, Some("kinds_client.pem"), String::new()).await.unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{name}: {answer}");
+    }
+}

@@ -8,6 +8,7 @@ use ring::hmac;
 use serde_json::{Value, json};
 
 use crate::support::issuer::{Issuer, Signer, unsigned};
+use crate::support::proxy::{TestProxy, Tunnel};
 use crate::support::raw::Connection;
 use crate::support::{KEY, Reply, Setup, World, captured_log, eventually};
 
@@ -458,4 +459,49 @@ async fn keys_from_a_file_are_read_again_when_it_changes() {
     get(&world, &by_new).await.assert_status(200);
     assert_refused(&world, &by_old, "wrong_signer").await;
     assert_eq!(issuer.requests(), 0);
+}
+
+#[tokio::test]
+async fn a_reload_keeps_keys_while_the_issuer_is_down() {
+    let signer = Signer::new("one");
+    let (world, issuer) = world(&signer).await;
+    issuer.set_down(true);
+    world.reload(|text| text.replace("audience = \"weir\"", "audience = \"other\""));
+    let mut claims = issuer.claims(now(&world));
+    assert_refused(&world, &signer.token(&claims), "wrong_audience").await;
+    claims["aud"] = json!("other");
+    get(&world, &signer.token(&claims)).await.assert_status(200);
+}
+
+#[tokio::test]
+async fn a_reload_fetches_keys_by_another_proxy() {
+    let (old, new) = (Signer::new("old"), Signer::new("new"));
+    let (world, issuer) = world(&old).await;
+    let proxy = TestProxy::start(Tunnel::To(issuer.address())).await;
+    issuer.publish(&[&new]);
+    let setting = format!("[upstream]\nproxy = \"http://{}\"\n", proxy.address);
+    world.reload(|text| text.replacen("[upstream]\n", &setting, 1));
+    eventually(|| world.current.gateway().issuers()[0].keys().named("new").is_some()).await;
+    assert!(proxy.heads()[0].starts_with("CONNECT "), "{:?}", proxy.heads());
+}
+
+#[tokio::test]
+async fn issuers_of_one_url_differ_by_audience() {
+    let signer = Signer::new("one");
+    let issuer = Issuer::start(&[&signer]).await;
+    let second = issuer.section().replace("\"actions\"", "\"deploys\"").replace("weir", "deploy");
+    let client = "[[clients]]\nname = \"deploys\"\nallow = [\"GET /user\"]\n\
+                  oidc = { issuer = \"deploys\", claims = { repository = \"acme/tools\" } }\n";
+    let config = tools(&issuer) + &second + client;
+    let world = Setup::new().config(&config).manual_clock().start().await;
+    eventually(|| has_fetched(&world)).await;
+    let mut claims = issuer.claims(now(&world));
+    get(&world, &signer.token(&claims)).await.assert_status(200);
+    claims["aud"] = json!(["others", "deploy"]);
+    let token = signer.token(&claims);
+    get(&world, &token).await.assert_status(403);
+    let of_both = world.get_with("/user", &[("authorization", &format!("Bearer {token}"))]).await;
+    of_both.assert_status(200);
+    claims["aud"] = json!("others");
+    assert_refused(&world, &signer.token(&claims), "wrong_audience").await;
 }

@@ -233,7 +233,7 @@ fn faults_are_json_with_their_lines() {
     assert_eq!((code, err.as_str()), (2, ""));
     let report: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((&report["status"], &report["config"]), (&json!("faulty"), &Value::Null));
-    assert_eq!(report["secrets"], "left_out");
+    assert_eq!((&report["secrets"], &report["files"]), (&json!("left_out"), &json!([])));
     assert_eq!(
         report["faults"],
         json!([{
@@ -260,6 +260,7 @@ fn tokens_of_an_online_check_are_json_too() {
     assert_eq!((&token["account"], &token["state"]), (&json!("bot"), &json!("unknown")));
     assert!(token["reason"].as_str().unwrap().contains("refused"), "{token}");
     assert_eq!(report["faults"][0]["problem"], "no token could be checked");
+    assert_eq!(report["files"], json!([]));
 }
 
 #[test]

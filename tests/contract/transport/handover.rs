@@ -11,8 +11,10 @@ use std::time::Duration;
 use http::Method;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use weir::clock::Clock;
 
 use super::drain::{get, is_whole};
+use crate::support::issuer::{Issuer, Signer};
 use crate::support::process::{Process, activated, serve};
 use crate::support::raw::Connection;
 use crate::support::{KEY, Setup, World, bounded};
@@ -65,8 +67,13 @@ impl Stage {
 }
 
 async fn ask(address: SocketAddr, path: &str) -> String {
+    ask_by(address, path, KEY).await
+}
+
+async fn ask_by(address: SocketAddr, path: &str, key: &str) -> String {
     let mut client = Connection::open(address).await;
-    client.send(get(path, "handover").replace("Host: weir", "Host: 127.0.0.1").as_bytes()).await;
+    let request = get(path, "handover").replace("Host: weir", "Host: 127.0.0.1");
+    client.send(request.replace(KEY, key).as_bytes()).await;
     client.read_answer().await
 }
 
@@ -549,4 +556,29 @@ async fn stored_answers_and_budgets_go_to_the_successor() {
     assert!(answer.to_ascii_lowercase().contains("fwd-status=304"), "{answer}");
     assert_eq!(requests(), before + 1);
     assert!(!stage.folder.path().join("takeover.sock.snapshot").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_of_issuers_go_to_the_successor() {
+    let signer = Signer::new("one");
+    let issuer = Issuer::start(&[&signer]).await;
+    let oidc = "oidc = { issuer = \"actions\", claims = { repository = \"acme/tools\" } }";
+    let client = format!("[[clients]]\nname = \"tools\"\n{oidc}\nallow = [\"GET /repos/**\"]\n");
+    let stage = Stage::new(Setup::new().config(&(issuer.section() + &client))).await;
+    let first = stage.started().await;
+    let address = first.address("listening").await;
+    let token = signer.token(&issuer.claims(Clock::system().now().as_secs()));
+    assert!(is_whole(&ask_by(address, REPOSITORY, &token).await, 200));
+    issuer.set_down(true);
+    let mut before = first;
+    // The third has them from one that never fetched any.
+    for _ in 0..2 {
+        let next = stage.started().await;
+        assert!(before.ended().await.success());
+        next.logged(ENDED).await;
+        next.logged("the keys of an issuer of tokens cannot be fetched; the old ones stay in force for a day").await;
+        let answer = ask_by(address, REPOSITORY, &token).await;
+        assert!(is_whole(&answer, 200), "{answer}");
+        before = next;
+    }
 }

@@ -50,6 +50,16 @@ pub enum IssuerKeys {
     File(PathBuf, Arc<str>),
 }
 
+impl IssuerKeys {
+    /// The address that is asked first; `None` for a file.
+    pub fn address(&self) -> Option<String> {
+        match self {
+            Self::Discovery(url) | Self::Url(url) => Some(url.text()),
+            Self::File(..) => None,
+        }
+    }
+}
+
 /// An address that is fetched: HTTPS, or plain HTTP of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchUrl {

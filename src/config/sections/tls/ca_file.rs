@@ -8,6 +8,9 @@ use std::sync::Arc;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{self, PemObject};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
+use x509_parser::x509::X509Version;
 
 use crate::config::input::document::Secrets;
 use crate::config::input::loaded_file;
@@ -42,6 +45,16 @@ impl CaFile {
         let certificates =
             certificates(&pem).map_err(|problem| format!("{}: {problem}", path.display()))?;
         Ok(Self { path: path.to_owned(), certificates: certificates.into() })
+    }
+
+    /// The numbers of the certificates that belong to no authority, from 1 on (RFC 5280 §4.2.1.9).
+    /// Those of older versions do not say whether they do.
+    pub fn end_entities(&self) -> impl Iterator<Item = usize> {
+        let parsed = self.certificates.iter().map(|der| X509Certificate::from_der(der));
+        (1..).zip(parsed).filter_map(|(number, parsed)| {
+            let (_, certificate) = parsed.ok()?;
+            (certificate.version() == X509Version::V3 && !certificate.is_ca()).then_some(number)
+        })
     }
 
     /// Its certificates; never empty, unless the config was read without secrets.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::timeout;
 
@@ -42,6 +43,18 @@ pub struct Issuer {
     has_task: AtomicBool,
     /// Permits for requests that wait for a fetch.
     waiting: Semaphore,
+}
+
+/// The fetched keys of an issuer, for the process that takes over.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct HandedKeys {
+    /// The claim `iss` of its tokens.
+    url: String,
+    /// The address of the keys, or of the document that names it.
+    from: String,
+    /// The key set (RFC 7517), without what is of no use here.
+    key_set: String,
+    fetched_at: Timestamp,
 }
 
 #[derive(Default)]
@@ -95,6 +108,32 @@ impl Issuer {
     /// True if an issuer with these settings has its keys from the same place.
     pub fn has_keys_of(&self, config: &IssuerConfig) -> bool {
         (&self.config.url, &self.config.keys) == (&config.url, &config.keys)
+    }
+
+    /// What a successor may begin with; `None` if nothing was fetched.
+    pub fn handed_keys(&self) -> Option<HandedKeys> {
+        let keys = self.keys.load();
+        let fetched_at = self.fetched_at().filter(|_| !keys.is_empty())?;
+        let from = self.config.keys.address()?;
+        Some(HandedKeys {
+            url: self.config.url.to_string(),
+            from,
+            key_set: keys.to_text(),
+            fetched_at,
+        })
+    }
+
+    /// Puts its keys of a predecessor in force, unless it has fetched some itself.
+    pub fn take_keys(&self, handed: &[HandedKeys]) {
+        let Some(from) = self.config.keys.address() else { return };
+        let mut own = handed.iter().filter(|it| *it.url == *self.config.url && it.from == from);
+        let mut state = self.state.lock();
+        let Some(handed) = own.next().filter(|_| state.succeeded_at.is_none()) else { return };
+        // What cannot be read is fetched, as without a predecessor.
+        if let Ok(keys) = SigningKeys::parse(handed.key_set.as_bytes()) {
+            self.keys.store(Arc::new(keys));
+            state.succeeded_at = Some(handed.fetched_at);
+        }
     }
 
     pub fn keys(&self) -> arc_swap::Guard<Arc<SigningKeys>> {

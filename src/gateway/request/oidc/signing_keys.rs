@@ -14,6 +14,7 @@ use jsonwebtoken::signature::{self, Verifier};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind};
 use ring::signature as ring_signature;
 use ring::signature::{RsaPublicKeyComponents, UnparsedPublicKey};
+use serde_json::json;
 
 use crate::config::{PublicKey, parse_key_set};
 
@@ -47,6 +48,12 @@ impl SigningKeys {
             keys.entry(name).or_insert_with(|| Arc::new(key));
         }
         Ok(Self(keys))
+    }
+
+    /// The set as [`SigningKeys::parse`] reads it.
+    pub fn to_text(&self) -> String {
+        let keys: Vec<_> = self.0.values().map(|key| &key.jwk).collect();
+        json!({ "keys": keys }).to_string()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -140,7 +147,7 @@ mod tests {
         Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RSA_PKCS1_SHA512, RSA_PSS_SHA256, RsaEncoding,
         RsaKeyPair,
     };
-    use serde_json::{Map, Value, json};
+    use serde_json::{Map, Value};
 
     use super::*;
     use crate::config::rsa_key;

@@ -33,6 +33,7 @@ pub async fn read(stream: &mut Stream) -> Result<bool, NoHeader> {
         }
         match ProxyHeader::parse(&read, config) {
             Ok((_, length)) if length > bytes_max(&read) => return Err(NoHeader),
+            Ok((_, length)) if has_odd_ports(&read[..length]) => return Err(NoHeader),
             Ok((header, length)) => {
                 let client = header.proxied_address().map(|address| address.source);
                 stream.rewind(&read[length..]);
@@ -50,6 +51,14 @@ pub async fn read(stream: &mut Stream) -> Result<bool, NoHeader> {
 /// The longest header that begins so.
 fn bytes_max(header: &[u8]) -> usize {
     if header.first() == Some(&b'P') { LINE_BYTES_MAX } else { HEADER_BYTES_MAX }
+}
+
+/// True for version 1 with a port that is no plain decimal number: the specification permits
+/// neither a sign nor heading zeros, and the parser takes both.
+fn has_odd_ports(header: &[u8]) -> bool {
+    let Some(line) = header.strip_prefix(b"PROXY TCP") else { return false };
+    let mut ports = line.trim_ascii_end().rsplit(|byte| *byte == b' ').take(2);
+    ports.any(|port| port.starts_with(b"+") || (port.len() > 1 && port.starts_with(b"0")))
 }
 
 fn come_from(stream: &mut Stream, client: SocketAddr) {
@@ -141,6 +150,9 @@ mod tests {
             b"GET / HTTP/1.1\r\n\r\n".to_vec(),
             b"PROXY TCP4 192.0.2.7 10.0.0.1 4660\r\n".to_vec(),
             b"PROXY TCP4 192.0.2.999 10.0.0.1 4660 8080\r\n".to_vec(),
+            b"PROXY TCP4 192.0.2.7 10.0.0.1 +4660 8080\r\n".to_vec(),
+            b"PROXY TCP4 192.0.2.7 10.0.0.1 4660 +1\r\n".to_vec(),
+            b"PROXY TCP4 192.0.2.7 10.0.0.1 04660 8080\r\n".to_vec(),
             [b"PROXY UNKNOWN ".to_vec(), vec![b'x'; 200]].concat(),
             version_2(0x31, 0x11, &[0; 12], b""),
             version_2(0x21, 0x11, &[0; 3], b""),
