@@ -99,6 +99,7 @@ impl Predecessor {
                 (_, socket) => sockets.push(Inherited {
                     // Its address is asked of the system.
                     name: name.split(' ').next().unwrap_or_default().to_owned(),
+                    is_limited: false,
                     is_activated,
                     socket,
                 }),

@@ -135,7 +135,10 @@ pub enum Leaving {
 
 impl Leaving {
     fn keeps(&self, name: &String) -> bool {
-        matches!(self, Self::HandedOver(names) if names.contains(name))
+        // The kind may be another one there.
+        let place_of = |name: &str| name.split_once(' ').map(|(_, place)| place.to_owned());
+        let is_it = |kept: &String| kept == name || place_of(kept) == place_of(name);
+        matches!(self, Self::HandedOver(names) if names.iter().any(is_it))
     }
 }
 

@@ -481,7 +481,7 @@ async fn a_reload_fetches_keys_by_another_proxy() {
     issuer.publish(&[&new]);
     let setting = format!("[upstream]\nproxy = \"http://{}\"\n", proxy.address);
     world.reload(|text| text.replacen("[upstream]\n", &setting, 1));
-    eventually(|| world.current.gateway().issuers()[0].keys().named("new").is_some()).await;
+    eventually(|| world.current.gateway().issuers()[0].keys().named("new").len() == 1).await;
     assert!(proxy.heads()[0].starts_with("CONNECT "), "{:?}", proxy.heads());
 }
 
@@ -504,4 +504,18 @@ async fn issuers_of_one_url_differ_by_audience() {
     of_both.assert_status(200);
     claims["aud"] = json!("others");
     assert_refused(&world, &signer.token(&claims), "wrong_audience").await;
+}
+
+#[tokio::test]
+async fn keys_with_one_name_are_all_tried() {
+    let signers = [(); 2].map(|()| Signer::new("one"));
+    let issuer = Issuer::start(&signers.each_ref()).await;
+    let world = Setup::new().config(&tools(&issuer)).manual_clock().start().await;
+    eventually(|| has_fetched(&world)).await;
+    for signer in &signers {
+        let token = signer.token(&issuer.claims(now(&world)));
+        get(&world, &token).await.assert_status(200);
+    }
+    let forged = Signer::new("one").token(&issuer.claims(now(&world)));
+    assert_refused(&world, &forged, "forged_token").await;
 }

@@ -422,6 +422,22 @@ async fn a_listener_that_a_successor_lacks_is_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_socket_may_serve_another_listener_of_a_successor() {
+    let stage = Stage::new(Setup::new()).await;
+    let [one, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [one, other] = [one, other].map(|listener| listener.local_addr().unwrap());
+    let keys = |http, admin| format!("admin = \"{admin}\"\nhttp = [\"{http}\"]");
+    stage.edit("http = [\"127.0.0.1:0\"]", "");
+    stage.edit("admin = \"127.0.0.1:0\"", &keys(one, other));
+    let first = stage.started().await;
+    stage.edit(&keys(one, other), &keys(other, one));
+    let _second = stage.started().await;
+    assert!(first.ended().await.success());
+    assert!(is_whole(&ask(other, REPOSITORY).await, 200));
+    assert!(is_whole(&ask(one, "/healthz").await, 200));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_second_successor_is_refused() {
     let stage = Stage::new(Setup::new()).await;
     let first = stage.started().await;

@@ -34,25 +34,25 @@ impl SigningKey {
     }
 }
 
-/// The keys of an issuer by their names (`kid`).
+/// The keys of an issuer by their names (`kid`), which may belong to several (RFC 7517 §4.5).
 #[derive(Default)]
-pub struct SigningKeys(HashMap<String, Arc<SigningKey>>);
+pub struct SigningKeys(HashMap<String, Vec<Arc<SigningKey>>>);
 
 impl SigningKeys {
     /// Parses a key set. Fails if it has no key that can sign tokens.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
-        let mut keys = HashMap::new();
+        let mut keys = HashMap::<_, Vec<_>>::new();
         for PublicKey { name, jwk, key, algorithms } in parse_key_set(text)? {
             let in_force = AtomicBool::new(true);
             let key = SigningKey { jwk, key, algorithms, in_force };
-            keys.entry(name).or_insert_with(|| Arc::new(key));
+            keys.entry(name).or_default().push(Arc::new(key));
         }
         Ok(Self(keys))
     }
 
     /// The set as [`SigningKeys::parse`] reads it.
     pub fn to_text(&self) -> String {
-        let keys: Vec<_> = self.0.values().map(|key| &key.jwk).collect();
+        let keys: Vec<_> = self.0.values().flatten().map(|key| &key.jwk).collect();
         json!({ "keys": keys }).to_string()
     }
 
@@ -60,16 +60,20 @@ impl SigningKeys {
         self.0.is_empty()
     }
 
-    pub fn named(&self, name: &str) -> Option<&Arc<SigningKey>> {
-        self.0.get(name)
+    pub fn named(&self, name: &str) -> &[Arc<SigningKey>] {
+        self.0.get(name).map_or(&[], Vec::as_slice)
     }
 
     /// Keeps the keys that `before` has too, and ends the others of `before`.
     pub fn replacing(mut self, before: &Self) -> Self {
         for (name, old) in &before.0 {
-            match self.0.get_mut(name) {
-                Some(new) if new.jwk == old.jwk && old.is_in_force() => *new = Arc::clone(old),
-                _ => old.in_force.store(false, Ordering::Release),
+            let mut new = self.0.get_mut(name);
+            for old in old {
+                let mut same = new.iter_mut().flat_map(|new| new.iter_mut());
+                match same.find(|new| new.jwk == old.jwk).filter(|_| old.is_in_force()) {
+                    Some(new) => *new = Arc::clone(old),
+                    None => old.in_force.store(false, Ordering::Release),
+                }
             }
         }
         self
@@ -197,7 +201,7 @@ mod tests {
     fn tokens_by_rsa_are_verified_by_the_algorithm_that_they_name() {
         let any = keys(&[rsa_jwk("one", &json!({}))]).unwrap();
         let only = keys(&[rsa_jwk("one", &json!({ "alg": "RS256" }))]).unwrap();
-        let (any, only) = (any.named("one").unwrap(), only.named("one").unwrap());
+        let (any, only) = (&any.named("one")[0], &only.named("one")[0]);
         for (token, by_any, by_only) in [
             (by_rsa("RS256", &RSA_PKCS1_SHA256), true, true),
             (by_rsa("RS512", &RSA_PKCS1_SHA512), true, false),
@@ -219,9 +223,9 @@ mod tests {
         let set = keys(&[jwk]).unwrap();
         let text = text("EdDSA");
         let token = format!("{text}.{}", encode(pair.sign(text.as_bytes())));
-        assert!(is_accepted(set.named("one").unwrap(), &token));
+        assert!(is_accepted(&set.named("one")[0], &token));
         let cut = &token[..token.len() - 4];
-        assert!(!is_accepted(set.named("one").unwrap(), cut));
+        assert!(!is_accepted(&set.named("one")[0], cut));
     }
 
     #[test]
@@ -237,7 +241,7 @@ mod tests {
         let useless = [symmetric, unknown, curve, for_encryption, other_use, by_hmac, nameless];
         assert!(keys(&useless).is_err());
         let all = [&useless[..], &[rsa_jwk("h", &json!({ "use": "sig" }))]].concat();
-        assert!(keys(&all).is_ok_and(|keys| keys.0.len() == 1 && keys.named("h").is_some()));
+        assert!(keys(&all).is_ok_and(|keys| keys.0.len() == 1 && keys.named("h").len() == 1));
         assert!(SigningKeys::parse(b"{}").is_err() && SigningKeys::parse(b"[").is_err());
         let many: Vec<_> = (0..=100).map(|n| rsa_jwk(&n.to_string(), &json!({}))).collect();
         assert!(keys(&many).is_err());
@@ -250,9 +254,9 @@ mod tests {
             keys(&jwks).unwrap()
         };
         let before = set(&["a", "b"]);
-        let (a, b) = (Arc::clone(before.named("a").unwrap()), before.named("b").unwrap());
+        let (a, b) = (Arc::clone(&before.named("a")[0]), &before.named("b")[0]);
         let after = set(&["a", "c"]).replacing(&before);
-        assert!(Arc::ptr_eq(&a, after.named("a").unwrap()) && a.is_in_force());
-        assert!(!b.is_in_force() && after.named("b").is_none() && after.named("c").is_some());
+        assert!(Arc::ptr_eq(&a, &after.named("a")[0]) && a.is_in_force());
+        assert!(!b.is_in_force() && after.named("b").is_empty() && after.named("c").len() == 1);
     }
 }

@@ -43,7 +43,7 @@ impl Inherited {
                     return Err(unusable(index));
                 }
                 let name = names.next().unwrap_or_default();
-                Ok(Self { name, is_activated: true, socket })
+                Ok(Self { name, is_limited: true, is_activated: true, socket })
             })
             .collect()
     }

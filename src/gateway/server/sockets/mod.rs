@@ -46,8 +46,11 @@ pub enum Socket {
 /// A listening socket of another process.
 #[derive(Debug)]
 pub struct Inherited {
-    /// Its name there; the word of a kind limits it to listeners of that kind.
+    /// Its name there.
     pub name: String,
+    /// True if the word of a kind as its name limits it to listeners of that kind: systemd's
+    /// `FileDescriptorName=`. The config of a successor may have another kind at its address.
+    pub is_limited: bool,
     /// True if systemd keeps it open after the end of this process.
     pub is_activated: bool,
     /// The socket itself.
@@ -94,7 +97,7 @@ impl Socket {
 
 impl Inherited {
     fn is_for(&self, kind: Kind) -> bool {
-        self.name.parse::<Kind>().map_or(true, |named| named == kind)
+        !self.is_limited || self.name.parse::<Kind>().map_or(true, |named| named == kind)
     }
 
     fn has_address(&self, kind: Kind, wanted: &SocketAddr) -> bool {
@@ -206,7 +209,8 @@ impl Opened {
 /// another listener.
 fn misnamed(inherited: &[Inherited], at: impl Display, error: io::Error) -> io::Error {
     let at = at.to_string();
-    match inherited.iter().find(|socket| socket.socket.place() == at) {
+    let has_its_place = |it: &&Inherited| it.is_limited && it.socket.place() == at;
+    match inherited.iter().find(has_its_place) {
         Some(Inherited { name, .. }) => io::Error::other(format!(
             "the socket of systemd at {at} is named {name} (FileDescriptorName=), which is another listener"
         )),
@@ -233,7 +237,17 @@ mod tests {
     fn inherited(name: &str) -> (Inherited, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
-        (Inherited { name: name.into(), is_activated: true, socket: Socket::Tcp(listener) }, at)
+        let (name, socket) = (name.into(), Socket::Tcp(listener));
+        (Inherited { name, is_limited: true, is_activated: true, socket }, at)
+    }
+
+    #[test]
+    fn a_predecessors_socket_may_change_its_kind() {
+        let (mut socket, at) = inherited("https");
+        socket.is_limited = false;
+        assert!(socket.has_address(Kind::Http, &at));
+        let any = SocketAddr::new(at.ip(), 0);
+        assert!(!socket.has_address(Kind::Http, &any) && socket.has_address(Kind::Https, &any));
     }
 
     #[test]
