@@ -1,6 +1,7 @@
 //! The basics that every part of the gateway shares under one config.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::clock::{Clock, Timestamp};
 use crate::config::{Config, Freshness, PASSTHROUGH_ACCOUNT};
@@ -13,6 +14,10 @@ use crate::gateway::spool::space::SpoolSpace;
 use crate::gateway::url_rewrite::map::UrlMap;
 use crate::state::Replica;
 use crate::telemetry::Metrics;
+
+/// The longest way to a part of a limit. Chosen here: the pause before a report to the others'
+/// record, and its answer over a slow network.
+const PART_WITHIN: Duration = Duration::from_millis(250);
 
 /// The config in force, the clock, the metrics, and what follows from the config at once.
 pub struct Environment {
@@ -130,6 +135,12 @@ impl Environment {
     /// The largest answer that is held in memory, in bytes.
     pub fn hold_max(&self) -> usize {
         usize::try_from(self.config.cache.max_object).unwrap_or(usize::MAX)
+    }
+
+    /// The time for which a request of this patience may wait. One of several replicas may have to
+    /// ask for a part of a limit that has room, and that takes its time.
+    pub fn patience(&self, wait: Duration) -> Duration {
+        if self.replica.is_some() { wait.max(PART_WITHIN) } else { wait }
     }
 
     pub async fn wait_until(&self, at: Timestamp) {

@@ -197,7 +197,7 @@ impl Handler {
             },
             client: client.index,
             began: self.gateway.env.timeouts.now(),
-            deadline: request.arrival.at + wait,
+            deadline: request.arrival.at + self.gateway.env.patience(wait),
             hold_max: self.gateway.env.hold_max(),
             span: request.span.clone(),
             memory: None,

@@ -12,7 +12,7 @@ use weir::state::Reach;
 
 use super::{Replicas, is_away};
 use crate::admin::operator::{ADMIN, Operator};
-use crate::support::{Setup, eventually};
+use crate::support::{Setup, bounded, eventually};
 
 const ISSUES: &str = "/repos/acme/widgets/issues";
 
@@ -33,6 +33,32 @@ async fn a_budget_of_forty_carries_exactly_forty_of_120_requests() {
     let now = replicas.world.clock.now().as_secs();
     let denied = answers.iter().filter(|answer| answer.status != 200);
     denied.for_each(|answer| answer.assert_rate_limited(now));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clients_budget_is_spent_at_all_replicas() {
+    // A part of the account's budget comes in time for clients that do not wait, too.
+    let setup = Setup::new().client("max_wait = \"1ms\"\nbudget = { core = \"10/h\" }");
+    let replicas = Replicas::start(setup, 2).await;
+    let read = async |replica, page| {
+        replicas.get(replica, &format!("{ISSUES}?per_page=1&page={page}")).await
+    };
+    // An empty record gives no parts at first: another one may have been lost.
+    bounded(async { while read(0, 0).await.status != 200 {} }).await;
+    for page in 1..6 {
+        read(0, page).await.assert_status(200);
+    }
+    let remaining = async |replica| {
+        let limits = replicas.get(replica, "/rate_limit").await.json();
+        limits["resources"]["core"]["remaining"].as_u64().unwrap()
+    };
+    bounded(async { while remaining(1).await != 4 {} }).await;
+    for page in 6..10 {
+        read(1, page).await.assert_status(200);
+    }
+    bounded(async { while remaining(0).await != 0 {} }).await;
+    let now = replicas.world.clock.now().as_secs();
+    read(0, 10).await.assert_rate_limited(now);
 }
 
 #[tokio::test(flavor = "multi_thread")]
