@@ -55,11 +55,12 @@ struct Address {
 }
 
 impl Address {
-    /// Asks about the name, whose records are too old. While no name server answers, nothing
-    /// changes; the next new connection asks again.
+    /// Asks about the name, whose records are too old. Without an address open connections stay,
+    /// and the name is asked about again.
     async fn renew(self: Arc<Self>) {
-        if let Ok(records) = self.resolver.lookup(self.target.host()).await {
-            self.idle.follow(&records);
+        match self.resolver.lookup(self.target.host()).await {
+            Ok(records) => self.idle.follow(&records),
+            Err(_) => self.idle.ask_again(),
         }
     }
 }

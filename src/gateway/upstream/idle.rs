@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::clock::{Clock, Timestamp};
 use crate::gateway::upstream::http1::Connection;
-use crate::gateway::upstream::resolve::Records;
+use crate::gateway::upstream::resolve::{PAUSE, Records};
 
 /// The service closes idle connections at about 60 s; reuse ends at half of that (SPECIFICATION,
 /// "Conditional requests in practice").
@@ -83,6 +83,11 @@ impl IdleConnections {
             pool.until = Timestamp::FAR_FUTURE;
         }
         is_due
+    }
+
+    /// Makes the next question about the name due in a moment: the last one gave no addresses.
+    pub fn ask_again(&self) {
+        self.pool.lock().until = self.clock.now() + PAUSE;
     }
 
     /// Follows the records of the name: idle connections to other addresses are let go.

@@ -14,7 +14,7 @@ use crate::gateway::upstream::dns::{Dns, Found, Unresolved};
 
 /// The least time between two questions about a name, and the least age of its addresses. Chosen
 /// here: a record of age 0 costs one question a second.
-const PAUSE: Duration = Duration::from_secs(1);
+pub const PAUSE: Duration = Duration::from_secs(1);
 /// The time until the next question when one failed and the last known addresses serve (RFC 8767
 /// §5, "failure recheck timer").
 const RECHECK: Duration = Duration::from_secs(30);

@@ -98,11 +98,12 @@ impl ServerCertVerifier for Trust {
         };
         match authorities.verify_server_cert(certificate, intermediates, name, ocsp, now) {
             // A self-signed certificate of `openssl req -x509` is one of an authority, which may
-            // not stand for a server. One that the operator lists may; its dates were checked
-            // before that, and its name is checked here.
-            Err(Error::InvalidCertificate(CertificateError::Other(_)))
-                if self.listed.iter().any(|listed| listed == certificate) =>
-            {
+            // not stand for a server, and another one's issuer may not be listed. A certificate
+            // that the operator lists may stand for itself; its dates were checked before that, and
+            // its name is checked here.
+            Err(Error::InvalidCertificate(
+                CertificateError::Other(_) | CertificateError::UnknownIssuer,
+            )) if self.listed.iter().any(|listed| listed == certificate) => {
                 verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
                 Ok(ServerCertVerified::assertion())
             }

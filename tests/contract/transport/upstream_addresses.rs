@@ -7,7 +7,7 @@ use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 
 use crate::support::name_server::{Answer, ManyAddresses, NameServer};
-use crate::support::{Setup, World, captured_log, eventually};
+use crate::support::{Setup, World, bounded, captured_log, eventually};
 
 fn addresses(texts: &[&str], age: u32) -> Answer {
     Answer::Addresses(texts.iter().map(|text| text.parse().unwrap()).collect(), age)
@@ -159,6 +159,27 @@ async fn an_idle_connection_to_a_former_address_is_let_go() {
     eventually(|| server.questions() >= asked + 2).await;
     // The answer is on its way.
     while asked_at(&world).await == "127.0.0.1" {}
+}
+
+#[tokio::test]
+async fn a_name_that_is_gone_for_a_moment_is_asked_about_again() {
+    let upstream = ManyAddresses::start(&["127.0.0.1", "127.0.0.2"], true).await;
+    let server = NameServer::start(addresses(&["127.0.0.1"], 20)).await;
+    let world = world(&server, upstream.port, "").await;
+    assert_eq!(asked_at(&world).await, "127.0.0.1");
+    server.change(Answer::NoSuchName);
+    let asked = server.questions();
+    world.clock.advance(Duration::from_secs(20));
+    // The idle connection stays in use.
+    assert_eq!(asked_at(&world).await, "127.0.0.1");
+    eventually(|| server.questions() >= asked + 2).await;
+    server.change(addresses(&["127.0.0.2"], 20));
+    bounded(async {
+        while asked_at(&world).await == "127.0.0.1" {
+            world.clock.advance(Duration::from_secs(1));
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

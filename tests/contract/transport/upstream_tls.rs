@@ -31,6 +31,8 @@ async fn an_upstream_with_a_trusted_certificate_is_asked() {
         ("server.pem", "authority.pem"),
         // Its own root, as `openssl req -x509` makes it.
         ("self_signed.pem", "self_signed.pem"),
+        // Listed itself, and not its authority.
+        ("server.pem", "server.pem"),
     ] {
         let address = tls_upstream::start(presented);
         for host in ["127.0.0.1", "localhost"] {
@@ -61,11 +63,13 @@ async fn a_failed_handshake_names_its_cause() {
         ("server.pem", Some("self_signed.pem"), "upstream.ca_file can name it"),
         ("expired.pem", Some("authority.pem"), "the upstream's certificate has expired"),
         ("expired_self_signed.pem", Some("expired_self_signed.pem"), "certificate has expired"),
+        ("expired.pem", Some("expired.pem"), "certificate has expired"),
         (
             "other_name.pem",
             Some("authority.pem"),
             "is not for the name 127.0.0.1, but for elsewhere.test",
         ),
+        ("other_name.pem", Some("other_name.pem"), "is not for the name 127.0.0.1"),
         ("", Some("authority.pem"), "the answer is not TLS; does the upstream speak plain HTTP"),
     ] {
         let port =

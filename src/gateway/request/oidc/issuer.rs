@@ -110,7 +110,7 @@ impl Issuer {
         (&self.config.url, &self.config.keys) == (&config.url, &config.keys)
     }
 
-    /// What a successor may begin with; `None` if nothing was fetched.
+    /// The keys for a successor; `None` if nothing was fetched.
     pub fn handed_keys(&self) -> Option<HandedKeys> {
         let keys = self.keys.load();
         let fetched_at = self.fetched_at().filter(|_| !keys.is_empty())?;
@@ -129,7 +129,7 @@ impl Issuer {
         let mut own = handed.iter().filter(|it| *it.url == *self.config.url && it.from == from);
         let mut state = self.state.lock();
         let Some(handed) = own.next().filter(|_| state.succeeded_at.is_none()) else { return };
-        // What cannot be read is fetched, as without a predecessor.
+        // A set that cannot be read is fetched, as without a predecessor.
         if let Ok(keys) = SigningKeys::parse(handed.key_set.as_bytes()) {
             self.keys.store(Arc::new(keys));
             state.succeeded_at = Some(handed.fetched_at);
