@@ -2,19 +2,20 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 use ring::rand::{SecureRandom, SystemRandom};
 use secrecy::ExposeSecret;
 
 use crate::clock::Clock;
-use crate::config::{digest_hex, generate, parse_expiry};
+use crate::config::{digest_hex, generate, parse_expiry, parse_name};
 
 #[derive(Args)]
 pub struct Key {
     /// The client: prints the whole entry for the config
-    #[arg(long, value_name = "NAME")]
-    client: Option<String>,
+    #[arg(long, value_name = "NAME", value_parser = parse_name)]
+    client: Option<Arc<str>>,
     /// The last day of the key in UTC, such as 2027-01-31, or a time such as 2027-01-31T18:00:00Z
     #[arg(long, value_name = "DAY", value_parser = future)]
     expires: Option<String>,
@@ -68,7 +69,7 @@ impl Key {
         let key = key.expose_secret();
         writeln!(out, "{key}")?;
         if let Some(client) = &self.client {
-            writeln!(out, "[[clients]]\nname = {}", toml::Value::from(client.as_str()))?;
+            writeln!(out, "[[clients]]\nname = {}", toml::Value::from(&**client))?;
         }
         let hash = digest_hex(key.as_bytes());
         match &self.expires {
@@ -82,8 +83,16 @@ impl Key {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
     use crate::config::fixture;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        _key: Key,
+    }
 
     fn printed(client: Option<&str>, expires: Option<&str>) -> (String, String) {
         let key = Key { client: client.map(Into::into), expires: expires.map(Into::into) };
@@ -112,6 +121,16 @@ mod tests {
         assert_eq!(client.keys[0].expires.unwrap().rfc3339(), "2127-02-01T00:00:00Z");
         let (_, line) = printed(None, Some("2127-01-31"));
         assert!(line.starts_with("keys = [{ sha256 = ") && line.lines().count() == 1, "{line}");
+    }
+
+    #[test]
+    fn a_client_has_a_name_that_the_config_accepts() {
+        let parsed = |name: &str| Command::try_parse_from(["key", "--client", name]);
+        assert!(parsed("build bot").is_ok());
+        for name in ["", " bot", "bot ", "b\u{f6}t", "bot\n", &"b".repeat(257)] {
+            let refused = parsed(name).err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(refused.contains("1 to 256 printable ASCII characters"), "{name:?}: {refused}");
+        }
     }
 
     #[test]

@@ -51,6 +51,7 @@ fn write_all(folder: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::process::CONFIG_VARIABLE;
 
     #[test]
     fn every_command_has_a_manual_page() {
@@ -60,6 +61,9 @@ mod tests {
             let name = format!("weir-{}.1", command.get_name());
             let page = std::fs::read_to_string(folder.path().join(&name)).unwrap();
             assert!(page.contains(".SH SYNOPSIS"), "{name}");
+            let takes_config =
+                command.get_arguments().any(|argument| argument.get_id() == "config");
+            assert_eq!(page.contains(CONFIG_VARIABLE), takes_config, "{name}");
         }
         assert_eq!(std::fs::read(folder.path().join("weir.1")).unwrap(), page().unwrap());
     }

@@ -37,7 +37,7 @@ pub use input::fault::{Fault, Faults};
 pub use input::http_url::{HttpUrl, Scheme, UpstreamUrl};
 pub use input::loaded_file::LoadedFile;
 pub(crate) use input::scalars::duration_text;
-pub use input::scalars::parse_duration;
+pub use input::scalars::{parse_duration, parse_name};
 pub use input::secret::{Secret, rsa_key};
 pub use input::secret_file::{SecretFile, Stamp};
 pub use reload::Reload;

@@ -157,13 +157,17 @@ impl Read for Arc<str> {
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
-        entry.parsed("text", |text| {
-            let fits = (1..=TEXT_BYTES_MAX).contains(&text.len())
-                && text.trim() == text
-                && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-            fits.then(|| text.into())
-        })
+        entry.parsed("text", |text| parse_name(text).ok())
     }
+}
+
+/// Parses the name of a client or an account, of the config or the command line: 1 to 256 printable
+/// ASCII characters, without spaces at the ends.
+pub fn parse_name(text: &str) -> Result<Arc<str>, String> {
+    let fits = (1..=TEXT_BYTES_MAX).contains(&text.len())
+        && text.trim() == text
+        && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    if fits { Ok(text.into()) } else { Err(format!("accepted: {}", <Arc<str>>::accepted())) }
 }
 
 impl Read for SocketAddr {

@@ -312,15 +312,18 @@ impl Exempt {
         if let Ok(network) = written.parse() {
             return Some(Self::Network(network));
         }
-        if let Ok(address) = written.parse() {
+        let bare = |host: &str| {
+            let inside = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+            inside.unwrap_or(host).parse().ok()
+        };
+        if let Some(address) = bare(written) {
             return Some(Self::Address(address, None));
         }
         let (host, port) = match written.rsplit_once(':') {
             Some((host, port)) => (host, Some(port.parse().ok()?)),
             None => (written, None),
         };
-        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        if let Ok(address) = bare.parse() {
+        if let Some(address) = bare(host) {
             return Some(Self::Address(address, port));
         }
         let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();

@@ -159,22 +159,32 @@ fn the_default_pool_has_all_accounts_and_clients() {
     assert!(config.clients.iter().all(|client| client.reads == 0));
 }
 
+/// Changes of `VALID` to values that are only just accepted.
+const AT_BOUNDS: &[(&str, &str)] = &[
+    ("\"5s\"", "\"366d\""),
+    ("\"5s\"", "\"1ms\""),
+    ("\"64MiB\"", "\"1B\""),
+    ("concurrency = 10", "concurrency = 4_294_967_295"),
+    ("concurrency = 10", "batch_floor = 1"),
+    ("admin = \"127.0.0.1:9090\"", "admin = \"[::ffff:127.0.0.1]:9090\""),
+    ("admin = \"127.0.0.1:9090\"", "admin = \"0.0.0.0:9090\"\nadmin_token = { value = \"t\" }"),
+    ("admin = \"127.0.0.1:9090\"", "http = [\"127.0.0.1:0\", \"127.0.0.1:0\"]"),
+    ("admin = \"127.0.0.1:9090\"", "http = []\nunix = \"weir.sock\""),
+    ("\"GET *\"", "\"* /repos/acme/**\""),
+    ("name = \"ci\"", "name = \"ci of [team]: a/b\""),
+    ("[cache]", "[[accounts]]\nname = \"none\"\nkind = \"anonymous\"\n[cache]"),
+    ("admin = \"127.0.0.1:9090\"", "admin = \"[fe80::1%2]:9090\"\nadmin_token = { value = \"t\" }"),
+    (
+        "admin = \"127.0.0.1:9090\"",
+        "trusted_proxies = [\"::1\", \"fd00::/8\", \"10.0.0.0/8\", \"::ffff:10.0.0.1\"]",
+    ),
+    ("\"GET *\"", "\"GET /\", \" POST  /repos/*/a%20b \""),
+    ("{ env = \"BOT_TOKEN\" }", "{ value = \"t\" }"),
+];
+
 #[test]
 fn values_at_their_bounds_are_accepted() {
-    for (from, to) in [
-        ("\"5s\"", "\"366d\""),
-        ("\"5s\"", "\"1ms\""),
-        ("\"64MiB\"", "\"1B\""),
-        ("concurrency = 10", "concurrency = 4_294_967_295"),
-        ("concurrency = 10", "batch_floor = 1"),
-        ("admin = \"127.0.0.1:9090\"", "admin = \"[::ffff:127.0.0.1]:9090\""),
-        ("admin = \"127.0.0.1:9090\"", "admin = \"0.0.0.0:9090\"\nadmin_token = { value = \"t\" }"),
-        ("admin = \"127.0.0.1:9090\"", "http = [\"127.0.0.1:0\", \"127.0.0.1:0\"]"),
-        ("admin = \"127.0.0.1:9090\"", "http = []\nunix = \"weir.sock\""),
-        ("\"GET *\"", "\"* /repos/acme/**\""),
-        ("name = \"ci\"", "name = \"ci of [team]: a/b\""),
-        ("[cache]", "[[accounts]]\nname = \"none\"\nkind = \"anonymous\"\n[cache]"),
-    ] {
+    for (from, to) in AT_BOUNDS {
         accepted(&spoilt(from, to));
     }
 }

@@ -82,6 +82,8 @@ fn no_proxy_exempts_names_suffixes_addresses_networks_and_ports() {
         ("10.1.2.3", "10.1.2.3:443", true),
         ("[2001:db8::1]", "2001:db8::/32", true),
         ("[2001:db8::1]", "[2001:db8::1]:443", true),
+        ("[2001:db8::1]", "[2001:db8::1]", true),
+        ("[2001:db8::1]", "2001:db8::1", true),
         ("[2001:db8::1]", "[2001:db8::1]:80", false),
         ("127.0.0.1", "", true),
         ("localhost", "", true),

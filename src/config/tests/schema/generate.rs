@@ -8,7 +8,11 @@ use super::types::{at_least_one, fragment};
 use crate::config::input::visits::Visit;
 
 /// Rules that the types do not have, by key.
-const BOUNDS: &[(&str, &str, u64)] = &[("passthrough.credentials_max", "maximum", 10_000)];
+const BOUNDS: &[(&str, &str, u64)] = &[
+    ("clients[].allow", "minItems", 1),
+    ("clients[].keys", "minItems", 1),
+    ("passthrough.credentials_max", "maximum", 10_000),
+];
 /// Keys of several types, with the name of all of them in `types`.
 const KINDS: &[(&str, &str)] = &[("upstream.proxy", "Proxy")];
 /// Keys inside one row of the table, with their meaning.

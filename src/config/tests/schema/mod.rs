@@ -140,14 +140,16 @@ fn the_table_has_the_keys_of_the_reader() {
 #[test]
 fn the_sample_configs_fit_the_schema() {
     let validator = validator();
-    for text in [
+    let at_bounds: Vec<_> = AT_BOUNDS.iter().map(|(from, to)| spoilt(from, to)).collect();
+    let samples = [
         VALID,
         EVERYTHING,
         include_str!("../../../../config/weir.toml"),
         include_str!("../../../../config/minimal.toml"),
         "include = [\"clients/*.toml\"]\n[upstream]\nurl = \"https://${HOST}\"\ndialect = \"${DIALECT}\"",
         "[listen]\nhttps = { address = \"127.0.0.1:1\", cert = \"a\", key = \"b\" }",
-    ] {
+    ];
+    for text in samples.into_iter().chain(at_bounds.iter().map(String::as_str)) {
         let table: Table = toml::from_str(text).unwrap();
         let faults: Vec<_> =
             validator.iter_errors(&json(&table)).map(|fault| format!("{fault}")).collect();
@@ -230,6 +232,15 @@ fn the_schema_refuses_values_that_the_reader_refuses() {
         ("{ env = \"BOT_TOKEN\" }", "\"BOT_TOKEN\""),
         ("{ env = \"BOT_TOKEN\" }", "{ env = \"BOT_TOKEN\", file = \"a\" }"),
         ("store = \"memory\"", "store = \"disk\""),
+        ("\"GET *\"", ""),
+        ("\"GET *\"", "\"GET repos\""),
+        ("\"GET *\"", "\"GET /repos/\""),
+        ("\"127.0.0.1:9090\"", "\"localhost:9090\""),
+        ("\"127.0.0.1:9090\"", "\"::1:9090\""),
+        ("{ env = \"BOT_TOKEN\" }", "{ env = \"\" }"),
+        ("{ env = \"BOT_TOKEN\" }", "{ file = \"\" }"),
+        ("{ env = \"BOT_TOKEN\" }", "{ credential = \"a/b\" }"),
+        ("{ env = \"BOT_TOKEN\" }", "{ value = \"\" }"),
     ] {
         let text = spoilt(from, to);
         assert!(parsed(&text).is_err(), "the reader accepts {to}");

@@ -11,6 +11,9 @@ use crate::config::{
     OtlpProtocol, OtlpSignal, Pace, Priority, Temporality,
 };
 
+/// An IP address by its characters; whether it is one is left to the reader.
+const IPV4: &str = "[0-9]{1,3}(\\.[0-9]{1,3}){3}";
+const IPV6: &str = "[0-9A-Fa-f]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f.]*(%[0-9]+)?";
 /// A reference to a variable.
 const REFERENCE: &str = "\\$\\{";
 
@@ -29,12 +32,14 @@ pub fn fragment(kind: &str) -> Value {
         "Ratio" => json!({ "type": "number", "minimum": 0, "maximum": 1 }),
         "Duration" => text("[0-9]+(ms|s|m|h|d)"),
         "Size" => text("[0-9]+(B|KiB|MiB|GiB|TiB)"),
-        "Arc" => text("[!-~]([ -~]*[!-~])?"),
-        "SocketAddr" => text(".+:[0-9]+"),
+        "Arc" => text("[!-~]([ -~]{0,254}[!-~])?"),
+        "SocketAddr" => text(&format!("({IPV4}|\\[{IPV6}\\]):[0-9]{{1,5}}")),
         "HttpUrl" => text("[Hh][Tt][Tt][Pp][Ss]?://[^/?#@]+(/[^?#]*)?"),
         "PathBuf" | "CaFile" | "Folder" | "Pattern" => text(".+"),
         "FetchUrl" => text("[Hh][Tt][Tt][Pp][Ss]?://[^@#]+"),
-        "IpNet" => text("[0-9A-Fa-f.:]+(/[0-9]+)?"),
+        "IpNet" => text(&format!(
+            "({IPV4}(/(3[0-2]|[12]?[0-9]))?|{IPV6}(/(12[0-8]|1[01][0-9]|[1-9]?[0-9]))?)"
+        )),
         "Expiry" => text("[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])([Tt ].+)?"),
         "Claims" => claims(),
         "Budgets" => json!({
@@ -50,7 +55,7 @@ pub fn fragment(kind: &str) -> Value {
         "Redis" => redis(),
         "RedisUrl" => text("rediss?://[^/?#@]+(/[0-9]*)?"),
         "KeyHash" => text("[0-9A-Fa-f]{64}"),
-        "Allow" => text("\\s*(\\*|GET|HEAD|POST|PUT|PATCH|DELETE)\\s+\\S+\\s*"),
+        "Allow" => text("\\s*(\\*|GET|HEAD|POST|PUT|PATCH|DELETE)\\s+(\\*|/|(/[^/?#\\s]+)+)\\s*"),
         "Territory" => text("[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)?"),
         "Reach" => json!({ "type": "array", "items": fragment("Territory"), "minItems": 1 }),
         "Secret" | "Pem" | "KeyText" => secret(),
@@ -154,19 +159,21 @@ fn redis() -> Value {
 }
 
 fn secret() -> Value {
-    let source = |name: &str, description: &str| {
+    let source = |name: &str, pattern: &str, description: &str| {
+        let mut schema = text(pattern);
+        schema["description"] = description.into();
         json!({
             "type": "object",
-            "properties": { name: { "type": "string", "description": description } },
+            "properties": { name: schema },
             "required": [name],
             "additionalProperties": false,
         })
     };
     json!({ "oneOf": [
-        source("env", "name of the variable that holds the secret"),
-        source("file", "path of the file that holds the secret"),
-        source("credential", "name of the credential of systemd that is the secret"),
-        source("value", "the secret itself, for tests"),
+        source("env", "[^=]+", "name of the variable that holds the secret"),
+        source("file", ".+", "path of the file that holds the secret"),
+        source("credential", "[^/:]{1,255}", "name of the credential of systemd that is the secret"),
+        source("value", "(.|\\n|\\r)+", "the secret itself, for tests"),
     ]})
 }
 
