@@ -61,10 +61,13 @@ mod tests {
             let name = format!("weir-{}.1", command.get_name());
             let page = std::fs::read_to_string(folder.path().join(&name)).unwrap();
             assert!(page.contains(".SH SYNOPSIS"), "{name}");
-            let takes_config =
-                command.get_arguments().any(|argument| argument.get_id() == "config");
-            assert_eq!(page.contains(CONFIG_VARIABLE), takes_config, "{name}");
+            let named = command.get_arguments().filter_map(|argument| argument.get_env());
+            for variable in named.filter_map(|variable| variable.to_str()) {
+                assert!(page.contains(variable), "{name} lacks {variable}");
+            }
         }
+        let serve = std::fs::read_to_string(folder.path().join("weir-serve.1")).unwrap();
+        assert!(serve.contains(CONFIG_VARIABLE), "{serve}");
         assert_eq!(std::fs::read(folder.path().join("weir.1")).unwrap(), page().unwrap());
     }
 }
