@@ -14,7 +14,7 @@ mod sections;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use input::document::{Loaded, Manner, Secrets};
@@ -127,10 +127,11 @@ impl Config {
         self.clients.iter().filter(|client| !client.retired).filter(uses)
     }
 
-    /// Reads the same texts again, with the present content of its files. A file that is of no use
-    /// keeps the content that it had before, and has a problem.
-    pub fn with_present_files(&self) -> Result<Self, Faults> {
-        let config = self.source.read_again(&self.secret_files, &self.loaded_files, read)?;
+    /// Reads the same texts again, with the present content of the `changed` files of secrets. A
+    /// file that is of no use keeps the content that it had before, and has a problem.
+    pub fn with_present_files(&self, changed: &[PathBuf]) -> Result<Self, Faults> {
+        let secrets = (&*self.secret_files, changed);
+        let config = self.source.read_again(secrets, &self.loaded_files, read)?;
         Ok(Self { notices: self.notices.clone(), ..config })
     }
 
@@ -248,12 +249,12 @@ fn noticed(mut loaded: Loaded<Config>) -> Loaded<Config> {
 }
 
 /// Loads `[listen]` alone from the file at `path`, for commands that talk to a running gateway.
-/// Other sections are not validated, so their secrets and variables may be absent. Certificates
-/// are not read.
+/// Other sections are not validated, so their secrets and variables may be absent, and files that
+/// are included by a variable. Certificates are not read.
 pub fn load_listen(path: &Path) -> Result<Listen, Faults> {
     let manner = Manner { secrets: Secrets::WithoutCertificates, ..STRICT };
     complete(load_config(path, manner, |root| {
-        root.optional::<Vec<Pattern>>("include");
+        root.entry("include");
         for section in OTHER_SECTIONS {
             root.entry(section);
         }

@@ -69,7 +69,9 @@ impl InForce {
     pub fn problems(&self, key: &str, now: Timestamp) -> Vec<CertificateProblem> {
         let served = self.0.lock();
         let certificates = served.get(key).into_iter().flatten();
-        certificates.filter_map(|(path, certificate)| problem(path, certificate, now)).collect()
+        certificates
+            .filter_map(|(path, certificate)| problem(key, path, certificate, now))
+            .collect()
     }
 }
 
@@ -90,7 +92,7 @@ pub fn certificate_problems(
     };
     let upstream = config.upstream.client_certificate.clone().map(|files| (FOR_UPSTREAM, files));
     https.chain(admin).flat_map(files).chain(upstream).filter_map(move |(key, files)| {
-        Some((key, problem(&files.cert, files.loaded.as_deref()?, now)?))
+        Some((key, problem(key, &files.cert, files.loaded.as_deref()?, now)?))
     })
 }
 
@@ -100,7 +102,12 @@ fn days_left(certificate: &Certificate, now: Timestamp) -> f64 {
     certificate.valid_until.saturating_sub(now) as f64 / DAY_S as f64
 }
 
-fn problem(path: &Path, certificate: &Certificate, now: Timestamp) -> Option<CertificateProblem> {
+fn problem(
+    key: &str,
+    path: &Path,
+    certificate: &Certificate,
+    now: Timestamp,
+) -> Option<CertificateProblem> {
     let at = |seconds: i64| Timestamp::from_secs(u64::try_from(seconds).unwrap_or(0));
     let (from, until) = (at(certificate.valid_from), at(certificate.valid_until));
     let path = path.display();
@@ -119,6 +126,11 @@ fn problem(path: &Path, certificate: &Certificate, now: Timestamp) -> Option<Cer
     if let Some(problem) = &certificate.chain_problem {
         return refused(problem.clone());
     }
+    let is_client = key == FOR_UPSTREAM;
+    let unfit = if is_client { certificate.client_problem } else { certificate.server_problem };
+    if let Some(problem) = unfit {
+        return refused(problem.to_owned());
+    }
     (until <= now + RENEWAL_DUE).then(|| {
         let days = until.since(now).as_secs() / DAY_S;
         let ends = until.rfc3339();
@@ -132,10 +144,30 @@ mod tests {
     use super::*;
     use crate::config::load_certificate;
 
-    fn problem_at(name: &str, now: Timestamp) -> Option<CertificateProblem> {
+    fn problem_of(key: &str, name: &str, now: Timestamp) -> Option<CertificateProblem> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/certificates");
         let path = path.join(name);
-        problem(&path, &load_certificate(&path, &path).unwrap(), now)
+        problem(key, &path, &load_certificate(&path, &path).unwrap(), now)
+    }
+
+    fn problem_at(name: &str, now: Timestamp) -> Option<CertificateProblem> {
+        problem_of("listen.https", name, now)
+    }
+
+    #[test]
+    fn a_certificate_for_another_purpose_is_a_problem() {
+        let now = Timestamp::from_secs(1_800_000_000);
+        let of = |key: &str, name: &str| match problem_of(key, name, now) {
+            Some(CertificateProblem::Refused(text)) => text,
+            other => format!("{other:?}"),
+        };
+        let text = of("listen.admin_tls", "ci_client.pem");
+        assert!(text.ends_with("extended key usage is not that of a server: clients refuse it"));
+        assert_eq!(of(FOR_UPSTREAM, "ci_client.pem"), "None");
+        let text = of("listen.https", "nameless_server.pem");
+        assert!(text.contains("it has no subject alternative name"), "{text}");
+        let text = of(FOR_UPSTREAM, "nameless_server.pem");
+        assert!(text.ends_with("extended key usage is not that of a client: servers refuse it"));
     }
 
     #[test]

@@ -176,7 +176,9 @@ impl Current {
         let read_again = {
             let current = Weak::clone(&weak);
             move |changed: &[PathBuf]| {
-                current.upgrade().is_none_or(|current| current.read_files_again(changed))
+                if let Some(current) = current.upgrade() {
+                    current.read_files_again(changed);
+                }
             }
         };
         tokio::spawn(keep_looking(config, read_again));
@@ -352,12 +354,12 @@ impl Current {
         announced(self.put_in_force(config))
     }
 
-    /// Reads the config in force again, with the present content of its files, of which these have
-    /// changed. Returns false if it could not begin, or has not come to its end.
-    fn read_files_again(self: &Arc<Self>, changed: &[PathBuf]) -> bool {
-        let Some(_alone) = self.reload_lock.try_lock_for(PATIENCE) else { return false };
+    /// Reads the config in force again, with the present content of these changed files.
+    /// They are to be looked at again if that fails.
+    fn read_files_again(self: &Arc<Self>, changed: &[PathBuf]) {
+        let Some(_alone) = self.reload_lock.try_lock_for(PATIENCE) else { return };
         let before = Arc::clone(&self.gateway().env.config);
-        let config = match before.with_present_files() {
+        let config = match before.with_present_files(changed) {
             Ok(config) => config,
             Err(faults) => {
                 let last = self.last_reload().and_then(|last| last.result.err());
@@ -366,7 +368,7 @@ impl Current {
                     tracing::error!(faults = %faults, "secrets were not read again: what their files held before stays in force");
                     self.note_reload(Err(faults));
                 }
-                return false;
+                return;
             }
         };
         for file in &config.loaded_files {
@@ -389,16 +391,16 @@ impl Current {
         let others = files.filter(|(file, before)| !file.is_same(before)).map(|(file, _)| file);
         let named = |file: &SecretFile| format!("{} ({})", file.key, file.path.display());
         let others: Vec<_> = others.map(named).collect();
+        // Also without another content: the config says which states of the files were read.
+        let Reloaded { at_next_start } = self.put_in_force(config);
         if !others.is_empty() {
-            let Reloaded { at_next_start } = self.put_in_force(config);
             let keys = others.join(", ");
             tracing::info!(keys, "secrets were read again: their files have changed");
-            if !at_next_start.is_empty() {
-                let keys = at_next_start.join(", ");
-                tracing::warn!(keys, "a changed secret takes effect at the next start only");
-            }
         }
-        true
+        if !at_next_start.is_empty() {
+            let keys = at_next_start.join(", ");
+            tracing::warn!(keys, "a changed secret takes effect at the next start only");
+        }
     }
 
     fn put_in_force(self: &Arc<Self>, config: Config) -> Reloaded {

@@ -21,6 +21,7 @@ mod metrics;
 mod names;
 mod outcome;
 mod recent;
+mod redaction;
 pub mod spans;
 
 #[cfg(test)]
@@ -45,6 +46,7 @@ pub use metrics::{BUILD_COMMIT, Metrics, RecentRefusal, Spent, SpentSum, Upstrea
 pub use otlp::{MetricsExport, OtlpProtocol, OtlpSettings, OtlpTarget, Sampling, Temporality};
 pub use outcome::{CacheOutcome, Fetch, LogText, MethodName, NO_ENDPOINT, Outcome, WaitCause};
 pub use recent::{Chosen, Event, RecentRequests, STEPS_MAX, Step, Story};
+pub use redaction::begins_object;
 pub use registry::{Snapshot, TextFormat};
 pub use tally::ClientFigures;
 pub use trace_ids::{Hex, TraceIds};

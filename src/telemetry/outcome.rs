@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, Version};
 
+use super::redaction::redacted;
 use super::trace_ids::TraceIds;
 use crate::clock::Timestamp;
 
@@ -26,16 +27,6 @@ const TEXT_BYTES_MAX: usize = 512;
 const REQUEST_ID_BYTES_MAX: usize = 128;
 /// Longest `User-Agent` in a log line; a browser's has half of it.
 const USER_AGENT_BYTES_MAX: usize = 256;
-/// Replaces a credential.
-const REDACTED: &str = "[redacted]";
-/// Prefixes of credentials of the `github` dialect and of this gateway's keys. The upstream
-/// documents none.
-const CREDENTIAL_PREFIXES: [&str; 7] =
-    ["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "weir_"];
-/// Fewest characters after such a prefix that may be a secret: a repository may be called
-/// `weir_docs`.
-const CREDENTIAL_TAIL_MIN: usize = 16;
-
 /// The end of one client request.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -375,12 +366,12 @@ impl LogText {
     fn printable(raw: &str, bytes_max: usize, keep: impl Fn(char) -> bool) -> Self {
         // Nearly every text is plain and short. Checks all bytes without an early exit, so that the
         // compiler compares several at once.
-        let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'_';
+        let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'_' | b'.');
         if raw.len() <= bytes_max && raw.bytes().fold(true, |all, byte| all & is_plain(byte)) {
             return Self(raw.to_owned());
         }
         // Redacted before it is cut: half a credential would no longer be recognised.
-        let redacted = redact_credentials(raw);
+        let redacted = redacted(raw);
         if redacted.len() <= bytes_max
             && redacted.bytes().all(|byte| byte.is_ascii() && keep(char::from(byte)))
         {
@@ -407,34 +398,6 @@ impl fmt::Debug for LogText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)
     }
-}
-
-fn redact_credentials(raw: &str) -> Cow<'_, str> {
-    // A path without an underscore, which is nearly every one, costs one scan and no copy.
-    if !raw.contains('_') {
-        return Cow::Borrowed(raw);
-    }
-    let mut clean = String::with_capacity(raw.len());
-    for piece in raw.split_inclusive(|character: char| !is_word(character)) {
-        let word = piece.trim_end_matches(|character: char| !is_word(character));
-        if looks_like_credential(word) {
-            clean.push_str(REDACTED);
-            clean.push_str(&piece[word.len()..]);
-        } else {
-            clean.push_str(piece);
-        }
-    }
-    Cow::Owned(clean)
-}
-
-const fn is_word(character: char) -> bool {
-    character.is_ascii_alphanumeric() || character == '_'
-}
-
-fn looks_like_credential(word: &str) -> bool {
-    CREDENTIAL_PREFIXES.iter().any(|prefix| {
-        word.find(prefix).is_some_and(|at| word.len() - at - prefix.len() >= CREDENTIAL_TAIL_MIN)
-    })
 }
 
 #[cfg(test)]
@@ -522,5 +485,7 @@ mod tests {
         let at_the_cut = LogText::path(&format!("/{}/{token}", "a".repeat(TEXT_BYTES_MAX - 10)));
         assert!(!at_the_cut.as_str().contains("ghp_"), "half a credential is one too");
         assert_eq!(LogText::path("/repos/acme/weir_docs").as_str(), "/repos/acme/weir_docs");
+        let jwt = "eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJhIn0.c2lnbmF0dXJl";
+        assert_eq!(LogText::path(&format!("/x/{jwt}/y")).as_str(), "/x/[redacted]/y");
     }
 }

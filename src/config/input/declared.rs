@@ -13,7 +13,8 @@ pub(crate) struct Declared<T> {
     items: Vec<Option<T>>,
     names: Vec<Arc<str>>,
     by_name: HashMap<Arc<str>, usize>,
-    /// False when a name could not be read; then an unknown reference may mean that entry.
+    /// False when a name or a file could not be read; then an unknown reference may mean an entry
+    /// of that.
     complete: bool,
 }
 
@@ -41,6 +42,7 @@ impl<T> Declared<T> {
         });
         // The name of an item that is no table is unknown too.
         declared.complete &= items.as_ref().is_some_and(|items| items.len() == index);
+        declared.complete &= !root.lacks_files();
         declared.items = items.unwrap_or_default();
         declared
     }
@@ -115,6 +117,11 @@ impl<T> Declared<T> {
     /// Returns the number of entries, faulty ones included.
     pub(crate) fn len(&self) -> usize {
         self.items.len()
+    }
+
+    /// Returns false if there may be others than those that were read.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.complete
     }
 
     /// Returns true if there certainly is none.

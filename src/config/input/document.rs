@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
@@ -81,6 +81,8 @@ pub(crate) struct Document<'a> {
     references: References,
     /// Files of settings, as an earlier reading of the same texts found them.
     pub(super) before: &'a [SecretFile],
+    /// Those of them whose present content is read. Others may be half written.
+    pub(super) changed: &'a [PathBuf],
     /// Files of settings that were read.
     pub(super) files: RefCell<Vec<SecretFile>>,
     /// Other files, as an earlier reading of the same texts loaded them.
@@ -95,6 +97,8 @@ pub(crate) struct Document<'a> {
     notices: Vec<(String, String)>,
     /// A variable was left out, so that the values are not those of the gateway.
     is_partial: Cell<bool>,
+    /// An item of `include` was left out, so that any entry may be in a file that is not known.
+    lacks_files: Cell<bool>,
 }
 
 impl<'a> Document<'a> {
@@ -106,6 +110,7 @@ impl<'a> Document<'a> {
             secrets: manner.secrets,
             references: manner.references,
             before: &[],
+            changed: &[],
             files: RefCell::default(),
             loaded_before: &[],
             loaded: RefCell::default(),
@@ -114,6 +119,7 @@ impl<'a> Document<'a> {
             left_out: RefCell::default(),
             notices: Vec::new(),
             is_partial: Cell::default(),
+            lacks_files: Cell::default(),
         }
     }
 
@@ -174,6 +180,21 @@ impl<'a> Document<'a> {
     /// reader adds the fault, or leaves it out.
     pub(super) fn is_unresolved(&self, at: usize) -> bool {
         matches!(self.replaced.borrow().get(&at), Some(Reference::Unresolved(..)))
+    }
+
+    /// Like [`Document::is_unresolved`], for an item of `include`.
+    pub(super) fn lacks_file(&self, at: usize) -> bool {
+        let is_unresolved = self.is_unresolved(at);
+        if is_unresolved {
+            self.lacks_files.set(true);
+        }
+        is_unresolved
+    }
+
+    /// Returns true if any entry may be in an included file that is not known. Faults about absent
+    /// entries would then be wrong, or follow from another fault.
+    pub(crate) fn lacks_files(&self) -> bool {
+        self.lacks_files.get()
     }
 
     /// Like [`Document::is_unresolved`], for the reader of the string at the full key `key`.

@@ -70,7 +70,7 @@ pub(super) fn texts(
     let items = list.get_ref().as_array().map_or(&[][..], |items| &**items);
     for (index, item) in items.iter().enumerate() {
         let at = item.span().start;
-        let Some(pattern) = item.get_ref().as_str().filter(|_| !document.is_unresolved(at)) else {
+        let Some(pattern) = item.get_ref().as_str().filter(|_| !document.lacks_file(at)) else {
             continue;
         };
         let key = format!("{INCLUDE}[{index}]");

@@ -209,6 +209,11 @@ impl<'a> Reader<'a> {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 
+    /// Returns true if absent keys and entries may be in an included file that is not known.
+    pub(crate) fn lacks_files(&self) -> bool {
+        self.document.lacks_files()
+    }
+
     /// Adds a fault about `name`, at its line if it is set, else at the table's.
     pub(crate) fn refuse<T>(
         &self,
@@ -217,6 +222,10 @@ impl<'a> Reader<'a> {
         accepted: impl Into<String>,
     ) -> Option<T> {
         let set = self.table.and_then(|table| table.get_key_value(name));
+        // Sections may be in several files, an entry of a list is in one.
+        if set.is_none() && self.lacks_files() && !self.path.contains('[') {
+            return None;
+        }
         let at = set.map(|(key, _)| key.span().start).or(self.at);
         self.document.fault(at, &self.key(name), problem.into(), Some(accepted.into()));
         None

@@ -225,8 +225,13 @@ fn placeholder(entry: &Entry<'_>, source: &str, shown: &str) -> Zeroizing<String
     Zeroizing::new(format!("presumed: {source}"))
 }
 
+const ENV_ACCEPTED: &str = "the name of a variable whose value is the secret";
+
 fn from_environment(entry: &Entry<'_>) -> Option<(Zeroizing<String>, Source)> {
     let name = entry.text::<Secret>()?;
+    if name.is_empty() || name.contains(['=', '\0']) {
+        return entry.refuse("this cannot be the name of a variable", ENV_ACCEPTED);
+    }
     let is_conventional = is_conventional(name);
     let shown = if is_conventional && !entry.is_from_environment() {
         format!("environment variable {name}")
@@ -240,10 +245,7 @@ fn from_environment(entry: &Entry<'_>) -> Option<(Zeroizing<String>, Source)> {
     }
     match (entry.document.env)(name) {
         Some(text) => Some((Zeroizing::new(text), Source::Env(Some(name.to_owned())))),
-        None => entry.refuse(
-            format!("{shown} is not set"),
-            "the name of a variable whose value is the secret",
-        ),
+        None => entry.refuse(format!("{shown} is not set"), ENV_ACCEPTED),
     }
 }
 

@@ -71,8 +71,9 @@ impl SecretFile {
 /// The reason why the content of a file is of no use, and what is accepted.
 pub(crate) type Refused = (String, String);
 
-/// Reads the file of a setting and adds it to the document's. If its content is of no use, that
-/// which an earlier reading of the same config found stays in force. The error is for a fault.
+/// Reads the file of a setting and adds it to the document's. What an earlier reading of the same
+/// config found stays in force if the file has not changed, or if its content is of no use. The
+/// error is for a fault.
 pub(crate) fn read<T>(
     document: &Document<'_>,
     key: &str,
@@ -80,6 +81,15 @@ pub(crate) fn read<T>(
     accepted: &str,
     accept: impl Fn(&str) -> Result<T, Refused>,
 ) -> Result<T, Refused> {
+    let is_same = |file: &&SecretFile| file.key == key && file.path == path;
+    let before = document.before.iter().find(is_same);
+    if let Some(before) = before
+        && !document.changed.contains(&path)
+    {
+        let value = accept(before.text.expose_secret())?;
+        document.files.borrow_mut().push(before.clone());
+        return Ok(value);
+    }
     // Before the content: a later change is then seen by the next look.
     let stamp = Stamp::of(&path);
     let problem = match text_of(&path) {
@@ -99,8 +109,7 @@ pub(crate) fn read<T>(
         },
         Err(problem) => (format!("the file named here {problem}"), accepted.to_owned()),
     };
-    let is_same = |file: &&SecretFile| file.key == key && file.path == path;
-    let Some(before) = document.before.iter().find(is_same) else { return Err(problem) };
+    let Some(before) = before else { return Err(problem) };
     let value = accept(before.text.expose_secret())?;
     let kept = SecretFile { stamp, problem: Some(problem.0), ..before.clone() };
     document.files.borrow_mut().push(kept);
@@ -145,17 +154,18 @@ impl Source {
         Self(files.map(owned).collect())
     }
 
-    /// Reads the texts again, with the present content of files. `before` and `loaded_before` have
-    /// what they held.
+    /// Reads the texts again, with the present content of the files of `before` that have
+    /// `changed`. `before` and `loaded_before` have what files held.
     pub(crate) fn read_again<T>(
         &self,
-        before: &[SecretFile],
+        (before, changed): (&[SecretFile], &[PathBuf]),
         loaded_before: &[LoadedFile],
         read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
     ) -> Result<T, Faults> {
         let manner = Manner { secrets: Secrets::Resolved, references: References::Resolved };
         let mut document = Document::new(&variable, manner);
-        (document.before, document.loaded_before) = (before, loaded_before);
+        (document.before, document.changed) = (before, changed);
+        document.loaded_before = loaded_before;
         let table = self.add_to(&mut document);
         let value = table.as_ref().and_then(|table| Reader::document(&document, table, read));
         complete(document.finish(value))

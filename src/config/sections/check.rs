@@ -27,6 +27,9 @@ pub(crate) fn check_credentials(
     tokens: &Tokens,
     apps: &Apps,
 ) {
+    if root.lacks_files() {
+        return;
+    }
     for index in 0..accounts.len() {
         let Some(account) = accounts.get(index) else { continue };
         let (has_none, problem, accepted) = match account.kind {

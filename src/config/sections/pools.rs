@@ -25,7 +25,7 @@ pub struct Pool {
 
 impl Pool {
     pub(crate) fn read_all(root: &mut Reader<'_>, accounts: &Declared<Account>) -> Declared<Self> {
-        if !root.is_set("pools") {
+        if !root.is_set("pools") && !root.lacks_files() {
             root.entry("pools");
             let everyone = Self {
                 name: IMPLICIT.into(),

@@ -77,6 +77,9 @@ impl Writes {
             && let Some(state) = state
         {
             let Some(redis) = &mut state.redis else {
+                if reader.lacks_files() {
+                    return None;
+                }
                 let accepted = "[state] redis beside it, or another store";
                 return reader.refuse("store", "there is no Redis for it", accepted);
             };

@@ -59,8 +59,15 @@ fn a_file_of_keys_is_read_with_the_config() {
         assert_eq!(faults.0[0].key, "issuers[0].jwks_file", "{faults}");
         assert!(faults.0[0].problem.contains(problem), "{faults}");
     }
-    let key = "{\"keys\": [{\"kty\": \"RSA\", \"kid\": \"a\", \"n\": \"AQAB\", \"e\": \"AQAB\"}]}";
-    std::fs::write(&file, key).unwrap();
+    let key = |n: &str| {
+        format!(
+            "{{\"keys\": [{{\"kty\": \"RSA\", \"kid\": \"a\", \"n\": \"{n}\", \"e\": \"AQAB\"}}]}}"
+        )
+    };
+    std::fs::write(&file, key(&("q".repeat(170) + "A"))).unwrap();
+    let faults = parsed(&with(&section, &oidc(CLAIMS))).unwrap_err();
+    assert!(faults.0[0].problem.contains("RSA from 2,048 bits"), "{faults}");
+    std::fs::write(&file, key(&("q".repeat(341) + "A"))).unwrap();
     let config = accepted(&with(&section, &oidc(CLAIMS)));
     assert!(matches!(&config.issuers[0].keys, IssuerKeys::File(path, _) if *path == file));
 }

@@ -17,10 +17,10 @@ use crate::config::{Config, SecretFile, Stamp};
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Looks at the files of the config in force again and again, until there is none. `read_again`
-/// gets the files that have changed, and returns false if they are to be looked at again.
+/// gets the files that have changed.
 pub async fn keep_looking(
     config: impl Fn() -> Option<Arc<Config>>,
-    read_again: impl Fn(&[PathBuf]) -> bool + Clone + Send + 'static,
+    read_again: impl Fn(&[PathBuf]) + Clone + Send + 'static,
 ) {
     let mut looks = Looks::default();
     loop {
@@ -31,8 +31,8 @@ pub async fn keep_looking(
         let look = tokio::task::spawn_blocking(move || {
             let changed = looks.changed(&config.secret_files);
             drop(config);
-            if !changed.is_empty() && read_again(&changed) {
-                looks.handled(changed);
+            if !changed.is_empty() {
+                read_again(&changed);
             }
             looks
         });
@@ -40,38 +40,26 @@ pub async fn keep_looking(
     }
 }
 
-/// The states of the files, as far as they differ from those in the config.
+/// The states of the files at the last look.
 #[derive(Default)]
-struct Looks {
-    /// At the last look.
-    last: HashMap<PathBuf, Option<Stamp>>,
-    /// When they were read again.
-    read: HashMap<PathBuf, Option<Stamp>>,
-}
+struct Looks(HashMap<PathBuf, Option<Stamp>>);
 
 impl Looks {
     /// Returns the files that have changed since they were read, and not since the last look.
     fn changed(&mut self, files: &[SecretFile]) -> Vec<PathBuf> {
-        let mut last = HashMap::with_capacity(files.len());
+        let mut present = HashMap::with_capacity(files.len());
         for file in files {
-            last.entry(file.path.clone()).or_insert_with_key(|path| Stamp::of(path));
+            present.entry(file.path.clone()).or_insert_with_key(|path| Stamp::of(path));
         }
         let is_changed = |file: &&SecretFile| {
-            let present = &last[&file.path];
-            let read = self.read.get(&file.path).unwrap_or(&file.stamp);
-            present != read && self.last.get(&file.path) == Some(present)
+            let now = &present[&file.path];
+            *now != file.stamp && self.0.get(&file.path) == Some(now)
         };
         let mut changed: Vec<_> =
             files.iter().filter(is_changed).map(|file| file.path.clone()).collect();
         changed.sort();
         changed.dedup();
-        self.read.retain(|path, _| last.contains_key(path));
-        self.last = last;
+        self.0 = present;
         changed
-    }
-
-    fn handled(&mut self, changed: Vec<PathBuf>) {
-        let states = changed.into_iter().filter_map(|path| self.last.remove_entry(&path));
-        self.read.extend(states);
     }
 }

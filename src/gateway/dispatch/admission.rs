@@ -472,6 +472,11 @@ impl Lease {
         self.state.store(SENDING, Ordering::Relaxed);
     }
 
+    /// Returns true after [`Lease::sending`].
+    pub fn was_sent(&self) -> bool {
+        self.state.load(Ordering::Relaxed) != UNSENT
+    }
+
     pub fn never_sent(self) {
         self.state.store(SETTLED, Ordering::Relaxed);
         self.admissions.settle(self.id, Settlement::NeverSent);

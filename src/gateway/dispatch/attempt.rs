@@ -170,7 +170,7 @@ impl Dispatcher {
             let overdue = async {
                 let Some(answer_by) = answer_by else { return std::future::pending().await };
                 self.env.timeouts.reach(answer_by).await;
-                FetchError::Timeout
+                self.upstream.overdue(job.request.service, prepared.admitted.lease.was_sent())
             };
             let exchange = {
                 let sent = pin!(self.send(prepared, progress, reuse));
@@ -269,12 +269,19 @@ impl Dispatcher {
         self.note_end(progress, elapsed, &result);
         let status = result.as_ref().ok().map(|answer| answer.status.as_u16());
         spans::finish_upstream(&span, status);
-        if let Err(error @ (FetchError::Connect(_) | FetchError::Cancelled | FetchError::TooLate)) =
-            result
-        {
-            lease.never_sent();
-            return Err(Unanswered::Failed(error));
-        }
+        let never_sent = match &result {
+            Ok(_) => false,
+            Err(FetchError::Connect(_) | FetchError::Cancelled | FetchError::TooLate) => true,
+            // Such as a read that was given up before it had a connection.
+            Err(_) => !lease.was_sent(),
+        };
+        let result = match result {
+            Err(error) if never_sent => {
+                lease.never_sent();
+                return Err(Unanswered::Failed(error));
+            }
+            result => result,
+        };
         self.env.metrics.upstream(&UpstreamOutcome {
             account: self.env.account_name(lease.account()),
             resource: resource.as_str(),

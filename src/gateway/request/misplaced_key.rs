@@ -6,6 +6,7 @@
 //! it stands, percent-decoded and Base64-decoded. Left out: bodies, which are the client's text.
 
 use std::borrow::Cow;
+use std::iter;
 use std::sync::LazyLock;
 
 use base64::Engine;
@@ -13,18 +14,21 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use memchr::memchr;
 use memchr::memmem::Finder;
+use memchr::{memchr, memchr_iter};
 use percent_encoding::percent_decode;
 
 use crate::config::KEY_PREFIX;
 use crate::gateway::request::clients::{Clients, KEY_BYTES_MAX, KEY_HEADER};
 use crate::gateway::request::oidc::TOKEN_BYTES_MAX;
 use crate::gateway::request::validate::ValidRequest;
+use crate::telemetry::begins_object;
 
 /// Lookups for one request, because each hashes its text. Chosen here: a request has one key, and
 /// more texts that look like keys are no accident.
 const LOOKUPS_MAX: u32 = 400;
+/// Bytes whose decoding costs as much as a lookup.
+const BYTES_OF_A_LOOKUP: usize = 1024;
 /// Percent-decodings of one text. Chosen here: a proxy and a framework decode once each.
 const DECODINGS_MAX: usize = 3;
 /// The length of a key that `weir key` makes: the prefix and 32 bytes in hex.
@@ -39,7 +43,7 @@ const PREFIX_IN_BASE64: [(&[u8], usize); 6] = [
     (b"dlaXIl", 2),
     (b"3ZWlyJ", 3),
 ];
-/// The first characters of a token, which are `{"` and more in Base64.
+/// The first characters of most tokens, which are `{"` and more in Base64.
 const TOKEN_PREFIX: &str = "eyJ";
 /// The same in Base64, as [`PREFIX_IN_BASE64`].
 const TOKEN_PREFIX_IN_BASE64: [(&[u8], usize); 3] = [(b"ZXlK", 0), (b"V5S", 2), (b"leU", 3)];
@@ -103,7 +107,7 @@ impl Search<'_> {
                     || self.finds_in_base64(
                         &text,
                         &*TOKEN_IN_BASE64,
-                        TOKEN_BYTES_MAX,
+                        4 * TOKEN_BYTES_MAX,
                         Self::finds_token,
                     ))
             {
@@ -138,16 +142,22 @@ impl Search<'_> {
 
     /// A token has three parts. Those of other issuers are their clients' affair.
     fn finds_token(&mut self, text: &[u8]) -> bool {
-        TOKEN.find_iter(text).any(|start| {
-            let rest = text.get(start..).unwrap_or_default();
-            let item = beginning(rest, TOKEN_BYTES_MAX, |byte| {
-                byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)
-            });
-            let mut dots = item.iter().enumerate().filter(|(_, byte)| **byte == b'.');
-            let Some(_) = dots.nth(1) else { return false };
-            let end = dots.next().map_or(item.len(), |(end, _)| end);
-            self.lookups += 1;
-            self.lookups > LOOKUPS_MAX || self.clients.have_issuer_of(&item[..end])
+        let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+        let mut runs = text.split(|byte| !is_token(byte));
+        runs.any(|run| {
+            let mut rest = run;
+            loop {
+                let mut dots = memchr_iter(b'.', rest);
+                let (Some(first), Some(_)) = (dots.next(), dots.next()) else { return false };
+                let end = dots.next().unwrap_or(rest.len());
+                let glued = TOKEN.find_iter(&rest[..first]).filter(|start| *start > 0);
+                let mut starts =
+                    iter::once(0).chain(glued).filter(|start| begins_object(&rest[*start..first]));
+                if starts.any(|start| self.is_token(&rest[start..end])) {
+                    return true;
+                }
+                rest = &rest[first + 1..];
+            }
         })
     }
 
@@ -163,6 +173,9 @@ impl Search<'_> {
             prefix.find_iter(text).any(|at| {
                 let rest = at.checked_sub(*before).and_then(|start| text.get(start..));
                 let encoded = beginning(rest.unwrap_or_default(), bytes_max, is_base64);
+                if self.counts(encoded) {
+                    return true;
+                }
                 // A single character after the last group encodes nothing.
                 let whole = encoded.len() - usize::from(encoded.len() % 4 == 1);
                 let standard = encoded.iter().take(whole).map(|byte| match byte {
@@ -176,6 +189,17 @@ impl Search<'_> {
                 })
             })
         })
+    }
+
+    fn is_token(&mut self, text: &[u8]) -> bool {
+        self.lookups += 1;
+        self.counts(text) || self.clients.have_issuer_of(text)
+    }
+
+    /// Counts the decoding of a text as lookups. Returns true if there were too many.
+    fn counts(&mut self, text: &[u8]) -> bool {
+        self.lookups += u32::try_from(text.len() / BYTES_OF_A_LOOKUP).unwrap_or(u32::MAX);
+        self.lookups > LOOKUPS_MAX
     }
 
     fn is_key(&mut self, text: &[u8]) -> bool {
@@ -281,6 +305,18 @@ mod tests {
             let text = format!("{before}{key}{after}");
             let mut search = Search { clients: &clients, lookups: 0 };
             assert!(search.finds(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_full_of_seeming_tokens_is_refused_early() {
+        let issuer = "[[issuers]]\nname = \"i\"\nurl = \"https://issuer\"\naudience = \"a\"\n";
+        let text = fixture::text(&format!("[upstream]\nurl = \"http://127.0.0.1:9\"\n{issuer}"));
+        let clients = Clients::new(&Environment::of_test(&text), None);
+        for text in ["ZXlK".repeat(16_000), format!("{}.a.a", "eyJ".repeat(20_000))] {
+            let mut search = Search { clients: &clients, lookups: 0 };
+            assert!(search.finds(text.as_bytes()));
+            assert!(search.lookups < 2 * LOOKUPS_MAX, "{}", search.lookups);
         }
     }
 

@@ -85,6 +85,18 @@ impl Target {
         self.proxy.as_ref().map_or(&self.url, |proxy| proxy.url())
     }
 
+    /// Says that a request's time was over before there was a connection for it.
+    pub fn overdue(&self) -> String {
+        self.by_proxy("none when the request's time was over".to_owned())
+    }
+
+    fn by_proxy(&self, problem: String) -> String {
+        match &self.proxy {
+            Some(proxy) => format!("by the proxy {proxy}: {problem}"),
+            None => problem,
+        }
+    }
+
     fn addresses(&self, records: &Records) -> Vec<SocketAddr> {
         let last = self.last.lock().clone();
         let last = last.filter(|(of, _)| Arc::ptr_eq(&of.addresses, &records.addresses));
@@ -146,11 +158,7 @@ impl Connector {
 
     /// Connects to a service, by its proxy if it has one. An error is the cause, for each address.
     pub async fn open(&self, to: &Target) -> Result<Opened, String> {
-        let opened = self.open_next(to).await;
-        opened.map_err(|problem| match &to.proxy {
-            Some(proxy) => format!("by the proxy {proxy}: {problem}"),
-            None => problem,
-        })
+        self.open_next(to).await.map_err(|problem| to.by_proxy(problem))
     }
 
     /// Connects to one of the addresses of the next hop. If there is no connection to any, the

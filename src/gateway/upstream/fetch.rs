@@ -244,6 +244,15 @@ impl Upstream {
         }
     }
 
+    /// The end of a request whose time is over, by the fact that its first byte was due or not.
+    pub fn overdue(&self, service: Service, was_sent: bool) -> FetchError {
+        if was_sent {
+            FetchError::Timeout
+        } else {
+            FetchError::Connect(self.address(service).target.overdue())
+        }
+    }
+
     async fn connect_anew(&self, to: &Address) -> Result<Connection, FetchError> {
         let opened = self.connector.open(&to.target).await.map_err(FetchError::Connect)?;
         to.idle.follow(&opened.records);

@@ -429,7 +429,8 @@ async fn a_refused_batch_is_dropped_and_counted() {
     let before = (counts::dropped(Signal::Traces), counts::exports(Signal::Traces)[1].1);
     finish_spans(&exporter, 3);
     shut_down(exporter).await;
-    assert_eq!(collector.until(|received| Some(received.heads.len())).await, 1);
+    // On a slow machine the three are not one batch.
+    assert_eq!(collector.until(|received| Some(received.spans.len())).await, 3, "each once");
     let after = (counts::dropped(Signal::Traces), counts::exports(Signal::Traces)[1].1);
     // Other tests drop spans, too.
     assert!(after.0 >= before.0 + 3 && after.1 > before.1, "{before:?} {after:?}");

@@ -4,10 +4,14 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Response;
 use tempfile::TempDir;
+use weir::clock::Clock;
+use weir::gateway::Current;
+use weir::telemetry::Metrics;
 
 use crate::support::origin::{self, Origin};
 use crate::support::{Setup, World, captured_log, config, eventually};
@@ -95,6 +99,48 @@ async fn a_symbolic_link_that_is_exchanged_is_a_change() {
 }
 
 #[tokio::test]
+async fn a_secret_is_read_again_after_a_reload_of_an_earlier_one() {
+    captured_log::begin();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let link_to = |version: &str| {
+        symlink(version, path("next")).unwrap();
+        fs::rename(path("next"), path("token")).unwrap();
+    };
+    for version in ["first", "second"] {
+        fs::write(path(version), version).unwrap();
+    }
+    link_to("first");
+    let upstream = upstream().await;
+    let text = config::listen("127.0.0.1:0", "")
+        + &config::upstream(&upstream.url(), "")
+        + &account("bot", &path("token"))
+        + &config::client("ci", crate::support::KEY, "");
+    fs::write(path("weir.toml"), text).unwrap();
+    let current = started(&path("weir.toml"));
+    let token = || {
+        let secret = current.gateway().env.config.tokens[0].secret.clone();
+        secrecy::ExposeSecret::expose_secret(&secret).to_owned()
+    };
+    link_to("second");
+    logged(&folder, READ_AGAIN, 1).await;
+    assert_eq!(token(), "second");
+    link_to("first");
+    current.reload().unwrap();
+    assert_eq!(token(), "first");
+    link_to("second");
+    eventually(|| token() == "second").await;
+}
+
+/// A gateway with the config of a file.
+fn started(path: &Path) -> Arc<Current> {
+    let config = weir::config::load(path).unwrap();
+    let current = Current::new(config.into(), Clock::system(), Arc::new(Metrics::new()));
+    current.read_from(path.to_owned());
+    current
+}
+
+#[tokio::test]
 async fn a_file_of_no_use_leaves_the_old_secret_in_force() {
     captured_log::begin();
     let folder = tempfile::tempdir().unwrap();
@@ -145,13 +191,7 @@ async fn a_changed_secret_applies_no_other_change_of_the_config() {
         + &account("bot", &path("token"))
         + &config::client("ci", crate::support::KEY, "weight = 1");
     fs::write(path("weir.toml"), &text).unwrap();
-    let config = weir::config::load(&path("weir.toml")).unwrap();
-    let current = weir::gateway::Current::new(
-        config.into(),
-        weir::clock::Clock::system(),
-        std::sync::Arc::new(weir::telemetry::Metrics::new()),
-    );
-    current.read_from(path("weir.toml"));
+    let current = started(&path("weir.toml"));
     fs::write(path("weir.toml"), text.replace("weight = 1", "weight = 2")).unwrap();
     fs::write(path("token"), "second").unwrap();
     logged(&folder, READ_AGAIN, 1).await;

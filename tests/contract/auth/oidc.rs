@@ -361,11 +361,21 @@ async fn an_issuer_that_does_not_answer_holds_up_only_its_own_tokens() {
 
 #[tokio::test]
 async fn a_token_outside_of_its_place_is_a_misplaced_key() {
+    captured_log::begin();
     let signer = Signer::new("one");
     let (world, issuer) = world(&signer).await;
     let token = signer.token(&issuer.claims(now(&world)));
     let in_base64 = BASE64_STANDARD.encode(format!("a:{token}"));
+    let mut large = issuer.claims(now(&world));
+    large["groups"] = json!("x".repeat(9_000));
+    let large = signer.token(&large);
     for header in [
+        ("user-agent", format!("misplaced-bot ({token})")),
+        ("x-token", large.clone()),
+        ("x-token", BASE64_STANDARD.encode(&large)),
+        ("x-token", format!("a.b.{token}.c")),
+        ("x-token", format!("token{token}")),
+        ("x-token", spaced(&token)),
         ("x-token", token.clone()),
         ("x-token", format!("Bearer {}", token.replace('.', "%2E"))),
         ("x-token", format!("Basic {in_base64}")),
@@ -375,6 +385,17 @@ async fn a_token_outside_of_its_place_is_a_misplaced_key() {
         answer.assert_status(400);
     }
     world.get(&format!("{REPOSITORY}?t={token}")).await.assert_status(400);
+    world.get(&format!("/repos/misplaced/{token}")).await.assert_status(400);
+    for shown in ["misplaced-bot ([redacted])", "/repos/misplaced/[redacted]"] {
+        eventually(|| captured_log::all().contains(shown)).await;
+    }
+    let log = captured_log::all();
+    for part in token.split('.').skip(1) {
+        let line = log.lines().find(|line| line.contains(part));
+        assert!(line.is_none(), "a token is in the log: {line:?}");
+    }
+    assert_refused(&world, &large, "malformed_token").await;
+    assert_refused(&world, &spaced(&token), "forged_token").await;
     let bare = world.get_with(REPOSITORY, &[("authorization", &token)]).await;
     bare.assert_status(400);
     // Tokens of other issuers are none of this gateway's affair.
@@ -395,7 +416,10 @@ async fn a_token_beside_a_key_is_no_upstream_credential_of_the_client() {
     let world = Setup::new().config(&config).manual_clock().start().await;
     let mut expired = issuer.claims(now(&world));
     expired["exp"] = json!(now(&world) - 3_600);
-    for token in [signer.token(&issuer.claims(now(&world))), signer.token(&expired)] {
+    let token = signer.token(&issuer.claims(now(&world)));
+    let mut large = expired.clone();
+    large["groups"] = json!("x".repeat(9_000));
+    for token in [spaced(&token), token, signer.token(&expired), signer.token(&large)] {
         let authorization = format!("Bearer {token}");
         let headers = [("authorization", authorization.as_str()), ("x-weir-key", KEY)];
         let answer = world.get_with(REPOSITORY, &headers).await;
@@ -475,14 +499,58 @@ async fn a_reload_keeps_keys_while_the_issuer_is_down() {
 
 #[tokio::test]
 async fn a_reload_fetches_keys_by_another_proxy() {
-    let (old, new) = (Signer::new("old"), Signer::new("new"));
-    let (world, issuer) = world(&old).await;
-    let proxy = TestProxy::start(Tunnel::To(issuer.address())).await;
-    issuer.publish(&[&new]);
+    let section =
+        "[[issuers]]\nname = \"actions\"\nurl = \"https://issuer.test\"\naudience = \"weir\"\n";
+    let client =
+        "[[clients]]\nname = \"tools\"\noidc = { issuer = \"actions\", claims = { a = \"b\" } }\n";
+    let world = Setup::new().config(&format!("{section}{client}")).manual_clock().start().await;
+    let proxy = TestProxy::start(Tunnel::Silence).await;
     let setting = format!("[upstream]\nproxy = \"http://{}\"\n", proxy.address);
     world.reload(|text| text.replacen("[upstream]\n", &setting, 1));
-    eventually(|| world.current.gateway().issuers()[0].keys().named("new").len() == 1).await;
-    assert!(proxy.heads()[0].starts_with("CONNECT "), "{:?}", proxy.heads());
+    eventually(|| !proxy.heads().is_empty()).await;
+    assert!(proxy.heads()[0].starts_with("CONNECT issuer.test:443 "), "{:?}", proxy.heads());
+}
+
+#[tokio::test]
+async fn keys_of_this_machine_never_come_through_a_proxy() {
+    let (signer, other) = (Signer::new("one"), Signer::new("one"));
+    let (issuer, rogue) = (Issuer::start(&[&signer]).await, Issuer::start(&[&other]).await);
+    let proxy = TestProxy::start(Tunnel::To(rogue.address())).await;
+    let setting = format!("proxy = \"http://{}\"", proxy.address);
+    let setup = Setup::new().config(&tools(&issuer)).upstream_keys(&setting).manual_clock();
+    let world = setup.start().await;
+    eventually(|| has_fetched(&world)).await;
+    let keys = world.current.gateway().issuers()[0].keys().named("one").len();
+    assert_eq!((keys, issuer.requests(), rogue.requests()), (1, 2, 0));
+    assert!(proxy.heads().is_empty(), "{:?}", proxy.heads());
+}
+
+#[tokio::test]
+async fn a_token_of_two_audiences_is_that_of_any_client() {
+    let signer = Signer::new("one");
+    let issuer = Issuer::start(&[&signer]).await;
+    let second = issuer.section().replace("\"actions\"", "\"deploys\"").replace("weir", "deploy");
+    let client = "[[clients]]\nname = \"deploys\"\n\
+                  oidc = { issuer = \"deploys\", claims = { repository = \"acme/*\" } }\n";
+    let config = tools(&issuer) + &second + client;
+    let world = Setup::new().config(&config).manual_clock().start().await;
+    eventually(|| has_fetched(&world)).await;
+    for audiences in [["weir", "deploy"], ["deploy", "weir"]] {
+        let mut claims = issuer.claims(now(&world));
+        claims["aud"] = json!(audiences);
+        assert_refused(&world, &signer.token(&claims), "ambiguous_token").await;
+        claims["repository"] = json!("acme/others");
+        get(&world, &signer.token(&claims)).await.assert_status(200);
+        claims["repository"] = json!("else/others");
+        assert_refused(&world, &signer.token(&claims), "wrong_claims").await;
+    }
+}
+
+/// The same token with a header that begins with white space.
+fn spaced(token: &str) -> String {
+    let (_, rest) = token.split_once('.').unwrap();
+    let header = "\n { \"alg\": \"ES256\", \"kid\": \"one\" }";
+    format!("{}.{rest}", BASE64_URL_SAFE_NO_PAD.encode(header))
 }
 
 #[tokio::test]

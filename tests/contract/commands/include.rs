@@ -132,3 +132,36 @@ fn relative_paths_start_at_the_file_that_names_them() {
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("secret = { file = \"parts/secret\" }"), "{out}");
 }
+
+#[test]
+fn a_check_without_secrets_needs_no_file_of_a_variable() {
+    let folder = tempfile::tempdir().unwrap();
+    let (accounts, rest) = SMALL.split_once("[[clients]]").unwrap();
+    let clients = format!("[[clients]]{rest}");
+    let text = format!("include = [\"${{TEAM}}/*.toml\"]\n{accounts}");
+    written(folder.path(), &[("weir.toml", &text), ("core/clients.toml", &clients)]);
+    let (code, out, err) = checked_in(folder.path(), &["--no-secrets"], &[]);
+    assert_eq!((code, out.as_str()), (0, ""), "{err}");
+    let note = "note: weir.toml: include[0]: not checked: environment variable TEAM is not set\n";
+    assert!(err.contains(note), "{err}");
+    // Entries may refer to what is in the files, and sections may be in them.
+    let (listed, _) = accounts.split_once("[[accounts]]").unwrap();
+    for (code, text) in [
+        (
+            0,
+            format!(
+                "{text}[[clients]]\nname = \"a\"\nkey_sha256 = \"{}\"\nwrites = \"extra\"\nreads = \"pool\"\n",
+                "1".repeat(64)
+            ),
+        ),
+        (0, format!("include = [\"${{TEAM}}/*.toml\"]\n{listed}")),
+        (0, "include = [\"${TEAM}/*.toml\"]\n[writes]\nstore = \"redis\"\n".to_owned()),
+        (2, format!("{text}[[clients]]\nname = \"a\"\nkey = \"x\"\n")),
+    ] {
+        written(folder.path(), &[("weir.toml", &text)]);
+        let (found, _, err) = checked_in(folder.path(), &["--no-secrets"], &[]);
+        assert_eq!(found, code, "{text}: {err}");
+    }
+    let (code, _, err) = checked_in(folder.path(), &[], &TOKEN);
+    assert!(code == 2 && err.contains("include[0]: environment variable TEAM is not set"), "{err}");
+}

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::name_server::ManyAddresses;
 use crate::support::proxy::{TestProxy, Tunnel};
@@ -151,6 +151,26 @@ async fn a_silent_proxy_is_given_up_after_the_connect_timeout() {
     world.get("/repos/acme/widgets").await.assert_status(502);
     let error = logged_error();
     assert!(error.contains(&format!("{}: no tunnel in time", proxy.address)), "{error}");
+}
+
+#[tokio::test]
+async fn a_write_without_a_connection_in_time_was_not_executed() {
+    captured_log::begin();
+    let proxy = TestProxy::start(Tunnel::Silence).await;
+    let times = "connect_timeout = \"1m\"\ntotal_timeout = \"300ms\"";
+    let keys = format!("proxy = \"http://{}\"\n{times}", proxy.address);
+    let world = world("https://localhost:8443", &keys).await;
+    let reply = world.post("/repos/acme/widgets/issues", json!({ "title": "x" })).await;
+    reply.assert_status(502);
+    let link = reply.json()["documentation_url"].as_str().unwrap().to_owned();
+    assert!(link.ends_with("#upstream_unreachable"), "{link}");
+    let error = logged_error();
+    assert!(
+        error.contains(&format!("by the proxy http://{}: none when", proxy.address)),
+        "{error}"
+    );
+    let metrics = world.gateway.env.metrics.encode();
+    assert!(!metrics.contains("weir_upstream_requests_total{"), "{metrics}");
 }
 
 #[tokio::test]

@@ -92,8 +92,10 @@ impl Client {
         let https = |listen: &Listen| listen.https.as_ref()?.tls.client_ca.clone();
         let listens = root.entry("listen").and_then(|entry| entry.value.get("https")).is_some();
         // A faulty section, or a faulty listener in it, has its own message.
-        let asks_certificates = listen
-            .is_none_or(|listen| https(listen).is_some() || (listen.https.is_none() && listens));
+        let asks_certificates = root.lacks_files()
+            || listen.is_none_or(|listen| {
+                https(listen).is_some() || (listen.https.is_none() && listens)
+            });
         let mut seen = Seen { asks_certificates, ..Seen::default() };
         let clients = Declared::read(root, "clients", "client", |reader, name| {
             Self::read(reader, name, accounts, pools, issuers, &mut seen)
@@ -269,6 +271,7 @@ fn read_pool(reader: &mut Reader<'_>, pools: &Declared<Pool>) -> Option<usize> {
     match reader.entry("reads") {
         Some(entry) => pools.resolve(&entry),
         None if pools.len() == 1 => Some(0),
+        None if !pools.is_complete() => None,
         None => {
             reader.refuse("reads", "missing, and there is not exactly one pool", pools.accepted())
         }

@@ -3,6 +3,10 @@
 //! Left out: keys without a name, symmetric keys, keys for encryption, and those that cannot be
 //! read (§5).
 
+use std::ops::RangeInclusive;
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey};
 use serde::Deserialize;
@@ -10,6 +14,9 @@ use serde_json::Value;
 
 /// Most keys of an issuer. Chosen here: public issuers have fewer than ten.
 const KEYS_MAX: usize = 100;
+
+/// Sizes of RSA keys whose signatures the verifier accepts (RFC 7518 §3.3).
+const RSA_BITS: RangeInclusive<usize> = 2_048..=8_192;
 
 /// A public key that can sign tokens.
 pub struct PublicKey {
@@ -38,7 +45,7 @@ pub fn parse(text: &[u8]) -> Result<Vec<PublicKey>, String> {
     let keys = set.keys.into_iter().filter_map(|key| serde_json::from_value(key).ok());
     let keys: Vec<_> = keys.filter_map(PublicKey::new).collect();
     if keys.is_empty() {
-        return Err("it has no key with a name (kid) that can sign tokens".to_owned());
+        return Err("it has no key with a name (kid) that can sign tokens: RSA from 2,048 bits, P-256, P-384 or Ed25519".to_owned());
     }
     Ok(keys)
 }
@@ -55,7 +62,9 @@ impl PublicKey {
         let may_verify =
             operations.is_none_or(|operations| operations.contains(&KeyOperations::Verify));
         let mut algorithms = match &jwk.algorithm {
-            AlgorithmParameters::RSA(_) => AlgorithmFamily::Rsa.algorithms().to_vec(),
+            AlgorithmParameters::RSA(key) if RSA_BITS.contains(&bits(&key.n)?) => {
+                AlgorithmFamily::Rsa.algorithms().to_vec()
+            }
             AlgorithmParameters::EllipticCurve(key) => match key.curve {
                 EllipticCurve::P256 => vec![Algorithm::ES256],
                 EllipticCurve::P384 => vec![Algorithm::ES384],
@@ -77,6 +86,13 @@ impl PublicKey {
     }
 }
 
+/// The length of a number in Base64; `None` if it is none.
+fn bits(number: &str) -> Option<usize> {
+    let bytes = BASE64_URL_SAFE_NO_PAD.decode(number).ok()?;
+    let leading = bytes.iter().position(|byte| *byte != 0)?;
+    Some((bytes.len() - leading) * 8 - bytes[leading].leading_zeros() as usize)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -90,7 +106,8 @@ mod tests {
 
     #[test]
     fn keys_of_no_use_are_left_out() {
-        let good = json!({ "kty": "RSA", "kid": "one", "n": "AQAB", "e": "AQAB" });
+        let number = |bytes: usize| BASE64_URL_SAFE_NO_PAD.encode(vec![0xff; bytes]);
+        let good = json!({ "kty": "RSA", "kid": "one", "n": number(256), "e": "AQAB" });
         let with = |name: &str, value: Value| {
             let mut key = good.clone();
             key[name] = value;
@@ -104,7 +121,10 @@ mod tests {
             with("key_ops", json!(["sign"])),
             with("alg", json!("ES256")),
             json!({ "kty": "oct", "kid": "one", "k": "AQAB" }),
-            json!({ "kty": "RSA", "n": "AQAB", "e": "AQAB" }),
+            json!({ "kty": "RSA", "n": number(256), "e": "AQAB" }),
+            with("n", json!(number(255))),
+            with("n", json!(number(1_025))),
+            with("n", json!("")),
         ] {
             assert!(names(&json!([useless])).is_err(), "{useless}");
         }

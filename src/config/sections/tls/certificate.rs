@@ -51,6 +51,10 @@ pub struct Certificate {
     pub is_issuer_first: bool,
     /// A fault of the chain that clients may stumble over.
     pub chain_problem: Option<String>,
+    /// The reason why clients refuse it as that of a server.
+    pub server_problem: Option<&'static str>,
+    /// The reason why servers refuse it as that of a client.
+    pub client_problem: Option<&'static str>,
 }
 
 impl fmt::Debug for Certificate {
@@ -195,9 +199,15 @@ fn with_key(
         Error::InvalidCertificate(_) => damaged("first certificate is"),
         _ => CertificateFault::Key(of(key, "a kind of key that is not supported")),
     })?;
-    let Facts { valid_from, valid_until, is_issuer_first, chain_problem, .. } = facts;
-    let certified = Arc::new(certified);
-    Ok(Certificate { certified, valid_from, valid_until, is_issuer_first, chain_problem })
+    Ok(Certificate {
+        certified: Arc::new(certified),
+        valid_from: facts.valid_from,
+        valid_until: facts.valid_until,
+        is_issuer_first: facts.is_issuer_first,
+        chain_problem: facts.chain_problem,
+        server_problem: facts.server_problem,
+        client_problem: facts.client_problem,
+    })
 }
 
 /// The facts of a chain, as in [`Certificate`].
@@ -206,6 +216,8 @@ struct Facts {
     valid_until: i64,
     is_issuer_first: bool,
     chain_problem: Option<String>,
+    server_problem: Option<&'static str>,
+    client_problem: Option<&'static str>,
     /// The first certificate has another version than 3.
     is_old: bool,
 }
@@ -235,7 +247,36 @@ fn facts_of(chain: &[CertificateDer<'_>]) -> Option<Facts> {
         )
     });
     let is_issuer_first = valid_until < own.not_after.timestamp();
-    Some(Facts { valid_from, valid_until, is_issuer_first, chain_problem, is_old })
+    let (server_problem, client_problem) = unfitness(first);
+    Some(Facts {
+        valid_from,
+        valid_until,
+        is_issuer_first,
+        chain_problem,
+        server_problem,
+        client_problem,
+        is_old,
+    })
+}
+
+/// The reasons why a certificate is of no use to a server and to a client (RFC 5280 §4.2.1.12, RFC
+/// 9525 §6.3).
+fn unfitness(certificate: &X509Certificate<'_>) -> (Option<&'static str>, Option<&'static str>) {
+    let usage = certificate.extended_key_usage().ok().flatten();
+    let is_server = usage.as_ref().is_none_or(|usage| usage.value.server_auth || usage.value.any);
+    let is_client = usage.as_ref().is_none_or(|usage| usage.value.client_auth || usage.value.any);
+    let has_names = certificate
+        .subject_alternative_name()
+        .is_ok_and(|names| names.is_some_and(|names| !names.value.general_names.is_empty()));
+    let server = if !is_server {
+        Some("its extended key usage is not that of a server: clients refuse it")
+    } else if !has_names {
+        Some("it has no subject alternative name: most clients refuse it")
+    } else {
+        None
+    };
+    let client = "its extended key usage is not that of a client: servers refuse it";
+    (server, (!is_client).then_some(client))
 }
 
 fn is_issued_by(certificate: &X509Certificate<'_>, issuer: &X509Certificate<'_>) -> bool {

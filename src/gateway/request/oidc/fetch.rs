@@ -84,7 +84,9 @@ impl Fetcher {
     }
 
     async fn get(&self, url: &FetchUrl) -> Result<Bytes, String> {
-        let target = Target::new(url.base.clone(), self.proxies.of(&url.base).cloned());
+        // This machine is none that a proxy leads to: its own would answer.
+        let proxy = self.proxies.of(&url.base).filter(|_| !url.base.is_loopback());
+        let target = Target::new(url.base.clone(), proxy.cloned());
         let opened = self.connector.open(&target).await?;
         exchange(opened.stream, url).await
     }

@@ -23,7 +23,7 @@ use crate::clock::Timestamp;
 use crate::config::{OidcClient, digest};
 use crate::gateway::environment::Environment;
 use crate::gateway::error::Unknown;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, begins_object};
 
 /// The longest token. Chosen here: those of public issuers have 2 KiB.
 pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
@@ -100,22 +100,32 @@ impl Tokens {
 
     /// True for a text in the form of a token, if there are issuers.
     pub fn could_be(&self, text: &[u8]) -> bool {
-        !self.is_empty() && text.starts_with(b"eyJ") && memchr::memchr_iter(b'.', text).count() == 2
+        !self.is_empty()
+            && memchr::memchr_iter(b'.', text).count() == 2
+            && text.split(|byte| *byte == b'.').next().is_some_and(begins_object)
     }
 
     /// True for a token that names one of the issuers, valid or not.
     pub fn are_named_by(&self, text: &[u8]) -> bool {
-        self.could_be(text) && text.len() <= TOKEN_BYTES_MAX && self.issuer_of(text).is_some()
+        self.could_be(text) && self.issuer_of(text).is_some()
     }
 
-    /// The issuer that a token names, and its position. Of several with one address, it is that of
-    /// the token's audience.
-    pub fn issuer_of(&self, token: &[u8]) -> Option<(usize, &Arc<Issuer>)> {
-        let named: Named = jsonwebtoken::dangerous::insecure_decode_claims(token).ok()?;
-        let mut of_address =
+    /// The issuer that a token names: of several with one address, the first of its audience.
+    pub fn issuer_of(&self, token: &[u8]) -> Option<&Arc<Issuer>> {
+        let (_, issuer) = *self.issuers_of(token).first()?;
+        Some(issuer)
+    }
+
+    /// The issuers that a token names, with their positions. Of several with one address, those of
+    /// the token's audiences, else the first.
+    fn issuers_of(&self, token: &[u8]) -> Vec<(usize, &Arc<Issuer>)> {
+        let named: Option<Named> = jsonwebtoken::dangerous::insecure_decode_claims(token).ok();
+        let Some(named) = named else { return Vec::new() };
+        let of_address =
             self.issuers.iter().enumerate().filter(|(_, it)| *it.config.url == *named.iss);
-        let of_audience = of_address.clone().find(|(_, it)| named.is_for(&it.config.audience));
-        of_audience.or_else(|| of_address.next())
+        let of_audience = of_address.clone().filter(|(_, it)| named.is_for(&it.config.audience));
+        let found: Vec<_> = of_audience.collect();
+        if found.is_empty() { of_address.take(1).collect() } else { found }
     }
 
     /// Verifies a token and finds its client.
@@ -130,17 +140,20 @@ impl Tokens {
         {
             return Ok(known);
         }
-        let Some((index, issuer)) = self.issuer_of(token) else {
+        let issuers = self.issuers_of(token);
+        let Some((_, first)) = issuers.first() else {
             return Err(self.counted(None, Unknown::WrongIssuer));
         };
-        let verified = self.verify(token, index, issuer, now);
-        match verified {
-            Ok(verified) => {
+        let verified = issuers
+            .iter()
+            .map(|(index, issuer)| Ok((issuer, self.verify(token, *index, issuer, now)?)));
+        match only(verified) {
+            Ok((issuer, verified)) => {
                 self.metrics.issuer_token(Some(&issuer.config.name), "accepted");
                 self.known.insert(key, verified.clone());
                 Ok(verified)
             }
-            Err(unknown) => Err(self.counted(Some(issuer), unknown)),
+            Err(unknown) => Err(self.counted(Some(first), unknown)),
         }
     }
 
@@ -178,6 +191,23 @@ impl Tokens {
         }
         Ok(Verified { client: *client, until, signed_by: key })
     }
+}
+
+/// The client by one of a token's audiences, which must not be several. The error is the first.
+fn only<I>(
+    mut verified: impl Iterator<Item = Result<(I, Verified), Unknown>>,
+) -> Result<(I, Verified), Unknown> {
+    let first = verified.next().unwrap_or(Err(Unknown::WrongIssuer));
+    verified.fold(first, |found, next| match (found, next) {
+        (Err(Unknown::AmbiguousToken), _) | (_, Err(Unknown::AmbiguousToken)) => {
+            Err(Unknown::AmbiguousToken)
+        }
+        (Ok((_, one)), Ok((_, other))) if one.client != other.client => {
+            Err(Unknown::AmbiguousToken)
+        }
+        (Err(_), Ok(next)) => Ok(next),
+        (found, _) => found,
+    })
 }
 
 /// The key of those with a token's key name that has signed it, and its claims.
