@@ -427,13 +427,13 @@ async fn a_refused_batch_is_dropped_and_counted() {
     collector.answer_with(400);
     let exporter = Exporter::start(&spans_to(&collector.address.to_string()), "weir").unwrap();
     let before = (counts::dropped(Signal::Traces), counts::exports(Signal::Traces)[1].1);
-    finish_spans(&exporter, 3);
+    // One, because on a slow machine several are no single batch.
+    finish_spans(&exporter, 1);
     shut_down(exporter).await;
-    // On a slow machine the three are not one batch.
-    assert_eq!(collector.until(|received| Some(received.spans.len())).await, 3, "each once");
+    assert_eq!(collector.until(|received| Some(received.heads.len())).await, 1);
     let after = (counts::dropped(Signal::Traces), counts::exports(Signal::Traces)[1].1);
     // Other tests drop spans, too.
-    assert!(after.0 >= before.0 + 3 && after.1 > before.1, "{before:?} {after:?}");
+    assert!(after.0 > before.0 && after.1 > before.1, "{before:?} {after:?}");
 }
 
 #[test]
