@@ -14,6 +14,7 @@ mod sections;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -133,6 +134,24 @@ impl Config {
         let secrets = (&*self.secret_files, changed);
         let config = self.source.read_again(secrets, &self.loaded_files, read)?;
         Ok(Self { notices: self.notices.clone(), ..config })
+    }
+
+    /// The same, with the files of each setting by themselves, so that those of no use hold up no
+    /// others. Returns what could be read, and the first faults.
+    pub fn with_each_present_file(&self, changed: &[PathBuf]) -> (Option<Self>, Option<Faults>) {
+        let mut settings: BTreeMap<&str, Vec<PathBuf>> = BTreeMap::new();
+        for file in self.secret_files.iter().filter(|file| changed.contains(&file.path)) {
+            let setting = file.key.rsplit_once('.').map_or(&*file.key, |(setting, _)| setting);
+            settings.entry(setting).or_default().push(file.path.clone());
+        }
+        let (mut config, mut faults) = (None::<Self>, None);
+        for files in settings.values() {
+            match config.as_ref().unwrap_or(self).with_present_files(files) {
+                Ok(read) => config = Some(read),
+                Err(refused) => _ = faults.get_or_insert(refused),
+            }
+        }
+        (config, faults)
     }
 
     /// Describes a problem of a key that was read without a fault, with its file and line.

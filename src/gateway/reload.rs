@@ -218,11 +218,15 @@ impl Current {
     /// Resumes the writes of an earlier process. Only the first call does anything.
     pub fn open_writes(self: &Arc<Self>, recovery: Recovery) {
         let Some(called) = self.called.lock().take() else { return };
-        let mut config = Config::clone(&self.gateway().env.config);
-        let clients = config.clients.len();
-        config.remember_clients(recovery.clients());
-        if config.clients.len() > clients {
-            self.apply_config(config);
+        {
+            // A reload meanwhile must not be undone.
+            let _alone = self.reload_lock.lock();
+            let mut config = Config::clone(&self.gateway().env.config);
+            let clients = config.clients.len();
+            config.remember_clients(recovery.clients());
+            if config.clients.len() > clients {
+                announced(self.put_in_force(config));
+            }
         }
         let weak = Arc::downgrade(self);
         let current = move || Some(Arc::clone(&weak.upgrade()?.gateway().writes));
@@ -359,18 +363,19 @@ impl Current {
     fn read_files_again(self: &Arc<Self>, changed: &[PathBuf]) {
         let Some(_alone) = self.reload_lock.try_lock_for(PATIENCE) else { return };
         let before = Arc::clone(&self.gateway().env.config);
-        let config = match before.with_present_files(changed) {
-            Ok(config) => config,
-            Err(faults) => {
-                let last = self.last_reload().and_then(|last| last.result.err());
-                // Once: they are read again and again, until that succeeds.
-                if last.is_none_or(|last| last.to_string() != faults.to_string()) {
-                    tracing::error!(faults = %faults, "secrets were not read again: what their files held before stays in force");
-                    self.note_reload(Err(faults));
-                }
-                return;
-            }
+        let (config, faults) = match before.with_present_files(changed) {
+            Ok(config) => (Some(config), None),
+            Err(_) => before.with_each_present_file(changed),
         };
+        if let Some(faults) = faults {
+            let last = self.last_reload().and_then(|last| last.result.err());
+            // Once: they are read again and again, until that succeeds.
+            if last.is_none_or(|last| last.to_string() != faults.to_string()) {
+                tracing::error!(faults = %faults, "secrets were not read again: what their files held before stays in force");
+                self.note_reload(Err(faults));
+            }
+        }
+        let Some(config) = config else { return };
         for file in &config.loaded_files {
             if let Some(problem) = &file.problem {
                 let key = &file.key;

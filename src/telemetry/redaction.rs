@@ -36,9 +36,14 @@ pub fn begins_object(part: &[u8]) -> bool {
     if part.starts_with(TOKEN_PREFIX.as_bytes()) {
         return true;
     }
-    let part = &part[..part.len().min(FEW) / 4 * 4];
-    let beginning = BASE64_URL_SAFE_NO_PAD.decode(part).unwrap_or_default();
-    beginning.trim_ascii_start().first().map_or(!beginning.is_empty(), |first| *first == b'{')
+    let few = &part[..part.len().min(FEW) / 4 * 4];
+    let beginning = BASE64_URL_SAFE_NO_PAD.decode(few).unwrap_or_default();
+    let inside = match beginning.trim_ascii_start() {
+        [] => return few.len() == FEW,
+        [b'{', inside @ ..] => inside.trim_ascii_start(),
+        _ => return false,
+    };
+    inside.first().map_or(few.len() == FEW, |next| matches!(next, b'"' | b'}'))
 }
 
 fn without_tokens(raw: &str) -> Cow<'_, str> {
@@ -142,6 +147,8 @@ mod tests {
             "/repos/acme/eyJ.eyJ",
             "eyJ0eXAi.docs.acme",
             "com.example.SomethingRatherLong.Client",
+            "/repos/acme/example.extension.json",
+            "example.example.com extra.extended.js com.example.express.app",
             "",
             "..",
             "é.ü.ß",

@@ -222,8 +222,8 @@ impl<'a> Reader<'a> {
         accepted: impl Into<String>,
     ) -> Option<T> {
         let set = self.table.and_then(|table| table.get_key_value(name));
-        // Sections may be in several files, an entry of a list is in one.
-        if set.is_none() && self.lacks_files() && !self.path.contains('[') {
+        // A section may be in several files; what is inside of it is in one.
+        if set.is_none() && self.lacks_files() && !self.path.contains(['[', '.']) {
             return None;
         }
         let at = set.map(|(key, _)| key.span().start).or(self.at);

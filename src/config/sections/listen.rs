@@ -1,6 +1,5 @@
 //! `[listen]`: addresses and timeouts of the listeners.
 
-use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -157,19 +156,23 @@ impl Listen {
                 reader.refuse::<()>(key, problem, "a shorter path");
             }
         }
-        let mut taken = HashSet::new();
+        let mut taken: Vec<SocketAddr> = Vec::new();
         let of_http = self.http.iter().map(|address| ("http", *address));
         let of_https = self.https.iter().map(|https| ("https", https.address));
         let of_admin = self.admin.iter().map(|address| ("admin", *address));
         for (key, address) in of_http.chain(of_https).chain(of_admin) {
             // Port 0 means any free port, a different one each time.
-            if address.port() != 0 && !taken.insert(address) {
-                reader.refuse::<()>(
-                    key,
-                    format!("duplicate address {address}"),
-                    "an address for each listener",
-                );
+            let overlapping =
+                taken.iter().find(|other| address.port() != 0 && overlap(**other, address));
+            if let Some(other) = overlapping {
+                let problem = if *other == address {
+                    format!("duplicate address {address}")
+                } else {
+                    format!("{address} cannot be taken beside {other}")
+                };
+                reader.refuse::<()>(key, problem, "an address for each listener");
             }
+            taken.push(address);
         }
         if self.admin_tls.is_some() && self.admin.is_none() {
             reader.refuse::<()>("admin_tls", "there is no admin listener", "admin, an address");
@@ -222,4 +225,11 @@ impl Listen {
         printer.set("drain", text(duration_text(self.drain)));
         printer.set("drain_delay", text(duration_text(self.drain_delay)));
     }
+}
+/// Returns true if the system lets only one listener have both addresses: all addresses of a family
+/// include each of its own.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    one.port() == other.port()
+        && one.is_ipv4() == other.is_ipv4()
+        && (one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified())
 }

@@ -219,6 +219,13 @@ const FAULTS_OF_VALUES: &[Case] = &[
         "listen.admin",
         "duplicate address 127.0.0.1:8080",
     ),
+    (
+        "\"127.0.0.1:9090\"",
+        "\"0.0.0.0:8080\"\nadmin_token = { value = \"t\" }",
+        41,
+        "listen.admin",
+        "0.0.0.0:8080 cannot be taken beside 127.0.0.1:8080",
+    ),
     ("admin =", "http = []\nadmin =", 41, "listen.http", "no listener is left"),
     ("admin =", "unix = \"\"\nadmin =", 41, "listen.unix", "bad path"),
     (

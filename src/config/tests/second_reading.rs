@@ -94,3 +94,39 @@ fn certificates_that_are_gone_hold_up_no_other_file() {
     // As in the first reading, not from one reading to the next alone.
     assert!(again.with_present_files(&changed).is_ok());
 }
+
+#[test]
+fn a_certificate_and_its_key_may_change_one_after_the_other() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/certificates");
+    let folder = tempfile::tempdir().unwrap();
+    let [cert, key] = ["cert.pem", "key.pem"].map(|name| folder.path().join(name));
+    let put = |name: &str, path: &Path| _ = std::fs::copy(fixtures.join(name), path).unwrap();
+    let files = format!("{{ cert = \"{}\", key = \"{}\" }}", cert.display(), key.display());
+    let files = format!("[upstream]\nclient_certificate = {files}");
+    let text = VALID.replace("[upstream]", &files).replace("env = \"BOT_TOKEN\"", "value = \"t\"");
+    let chain = |config: &Config| {
+        let files = config.upstream.client_certificate.as_ref().unwrap();
+        files.loaded.as_ref().unwrap().certified.cert.clone()
+    };
+    for order in [[&key, &cert], [&cert, &key]] {
+        put("server.pem", &cert);
+        put("server.pem", &key);
+        let before = accepted(&text);
+        put("rsa.pem", order[0]);
+        let first = std::slice::from_ref(order[0]);
+        let between = before
+            .with_present_files(first)
+            .or_else(|_| before.with_each_present_file(first).0.ok_or(()));
+        let between = between.unwrap_or(before);
+        put("rsa.pem", order[1]);
+        let changed: Vec<_> = order.iter().map(|path| (*path).clone()).collect();
+        // A file that was read, if in vain, has not changed since.
+        let is_changed = |path: &PathBuf| {
+            let file = between.secret_files.iter().find(|file| file.path == *path).unwrap();
+            file.stamp != crate::config::Stamp::of(path)
+        };
+        let changed: Vec<_> = changed.into_iter().filter(is_changed).collect();
+        let after = between.with_present_files(&changed).unwrap();
+        assert!(chain(&after) != chain(&between), "{order:?}");
+    }
+}

@@ -132,6 +132,35 @@ async fn a_secret_is_read_again_after_a_reload_of_an_earlier_one() {
     eventually(|| token() == "second").await;
 }
 
+#[tokio::test]
+async fn a_fault_of_one_secret_holds_up_no_other() {
+    captured_log::begin();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["a", "b", "c"] {
+        fs::write(path(name), format!("token-{name}")).unwrap();
+    }
+    let accounts = ["a", "b", "c"].map(|name| account(name, &path(name))).concat();
+    let text = config::listen("127.0.0.1:0", "")
+        + &config::upstream("http://127.0.0.1:9", "")
+        + &accounts
+        + &config::client("ci", crate::support::KEY, "writes = \"a\"");
+    fs::write(path("weir.toml"), text).unwrap();
+    let current = started(&path("weir.toml"));
+    let tokens = || {
+        let config = Arc::clone(&current.gateway().env.config);
+        let secrets = config.tokens.iter().map(|token| token.secret.clone());
+        secrets.map(|secret| secrecy::ExposeSecret::expose_secret(&secret).to_owned()).collect()
+    };
+    fs::write(path("b"), "token-a").unwrap();
+    fs::write(path("c"), "token-d").unwrap();
+    logged(&folder, READ_AGAIN, 1).await;
+    let found: Vec<String> = tokens();
+    assert_eq!(found, ["token-a", "token-b", "token-d"]);
+    let log = captured_log::all();
+    assert!(log.contains("tokens[1].secret: duplicate token"), "{log}");
+}
+
 /// A gateway with the config of a file.
 fn started(path: &Path) -> Arc<Current> {
     let config = weir::config::load(path).unwrap();

@@ -149,7 +149,9 @@ impl Tls {
                 && let Ok((loaded, mut faults)) = reading.await
             {
                 match self.replace(loaded, &mut in_force, &env.certificates) {
-                    Ok(true) => tracing::info!("a certificate of {key} was renewed"),
+                    Ok(true) => tracing::info!(
+                        "TLS of {key} was renewed: new handshakes have the present certificates and authorities"
+                    ),
                     Ok(false) => {}
                     Err(fault) => faults.push(fault),
                 }
