@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_long_list_of_names_has_no_token() {
-        let hosts: String = (0..600).map(|n| format!("example{n}.acme.org+fileUrl{n}+")).collect();
+        let hosts = "example.acme.org+fileUrl.example0.com+".repeat(600);
         let clients = with_issuer();
         let mut search = Search { clients: &clients, lookups: 0, decoded: 0 };
         assert!(!search.finds(hosts.as_bytes()));
