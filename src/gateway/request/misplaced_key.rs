@@ -27,8 +27,8 @@ use crate::telemetry::begins_object;
 /// Lookups for one request, because each hashes its text. Chosen here: a request has one key, and
 /// more texts that look like keys are no accident.
 const LOOKUPS_MAX: u32 = 400;
-/// Bytes of one request that are decoded because they may be a token, or in Base64. Chosen here: a
-/// head of 32 KiB that is a token takes three quarters, and all of them a millisecond.
+/// Bytes of one request that are decoded because they may be a token, or in Base64. Chosen here:
+/// four times the largest head, which take a millisecond.
 const DECODED_BYTES_MAX: usize = 128 * 1024;
 /// Percent-decodings of one text. Chosen here: a proxy and a framework decode once each.
 const DECODINGS_MAX: usize = 3;

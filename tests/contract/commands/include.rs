@@ -157,6 +157,8 @@ fn a_check_without_secrets_needs_no_file_of_a_variable() {
         (0, format!("include = [\"${{TEAM}}/*.toml\"]\n{listed}")),
         (0, "include = [\"${TEAM}/*.toml\"]\n[writes]\nstore = \"redis\"\n".to_owned()),
         (2, format!("{text}[[clients]]\nname = \"a\"\nkey = \"x\"\n")),
+        // An inline table is complete where it is.
+        (2, format!("{text}[listen]\nhttps = {{ address = \"127.0.0.1:1\" }}\n")),
     ] {
         written(folder.path(), &[("weir.toml", &text)]);
         let (found, _, err) = checked_in(folder.path(), &["--no-secrets"], &[]);
