@@ -72,7 +72,10 @@ soak: setup
 	        --balance $$load --skew 60s || exit; \
 	done; done
 	for fault in --kill --pause --partition --redis-away --flush; do \
-	    $(SOAK) --strict --workload saturating --hours 3 --replicas 3 $$fault 20m || exit; \
+	    for load in even skewed moving; do \
+	        $(SOAK) --strict --workload saturating --hours 3 --replicas 3 --balance $$load \
+	            --skew 60s $$fault 20m || exit; \
+	    done; \
 	    $(SOAK) --strict --workload points --hours 0.7 --replicas 3 $$fault 20m || exit; \
 	done
 

@@ -54,6 +54,16 @@ fn faults_of_replicas_exceed_no_limit() {
 }
 
 #[test]
+fn lost_records_exceed_no_budget_wherever_the_load_is() {
+    for balance in BALANCES {
+        let mut plan = minutes(with_core(reordered(Workload::Saturating), 300), 65);
+        plan.faults = vec![(ReplicaFault::RecordsLost, Duration::from_mins(4))];
+        let report = played_without_refusal(&spread(plan, 3, balance), 1);
+        assert_used(&report, "core", 0.95);
+    }
+}
+
+#[test]
 fn replicas_share_the_content_of_a_minute() {
     played_by_three(&minutes(reordered(Workload::Content), 5), |report| {
         assert_saturated(report, "content per minute", 80, 0.95);

@@ -123,15 +123,21 @@ impl Budget {
         self.closed_until = self.closed_until.max(end_of(now, report.closed_for));
         let epoch = self.learn(now, id, report);
         let Use { held, in_use, wants } = report.usage;
-        // Only at the begin of a record may a replica hold what the record does not know of.
-        let is_new = !may_grant && !self.parts.contains_key(&id);
+        let is_new = !self.parts.contains_key(&id);
+        if is_new {
+            self.find_others();
+        }
         // The part of an earlier window is set aside already.
         let held = if epoch == Epoch::Earlier { 0 } else { held.max(in_use) };
         let in_use = in_use.min(held);
         let in_flight = report.in_flight;
         let floor = report.floor;
         self.parts.insert(id, Units { held, in_use, wants, in_flight, floor, gone_until: None });
-        self.find_others(is_new);
+        if is_new {
+            // So far its answered requests were taken for those of others.
+            self.others = self.others.saturating_sub(u64::from(in_use.saturating_sub(in_flight)));
+        }
+        self.find_others();
         let grant = if may_grant { self.grant(id, report.reserve, wants) } else { 0 };
         let wanted = self.wanted_beside(id);
         let left = self.free(report.reserve).saturating_sub(grant);
@@ -148,6 +154,9 @@ impl Budget {
         } else {
             held
         };
+        // Spare units that others have got, or have spent, meanwhile.
+        let bound =
+            bound.min(in_use + (held - in_use).saturating_sub(self.missing(report.reserve)));
         let may_probe = self.may_probe(now, id, report.wants_probe);
         if held == 0 && wants == 0 && in_flight == 0 {
             self.parts.remove(&id);
@@ -201,20 +210,25 @@ impl Budget {
         epoch
     }
 
-    /// Units that are spent beyond all parts were spent by others. `is_new`: a replica has reported
-    /// a part that was counted so before.
-    fn find_others(&mut self, is_new: bool) {
+    /// Units that are spent beyond all parts were spent by others.
+    fn find_others(&mut self) {
         let Some(seen) = self.seen else { return };
         let used = u64::from(seen.limit.saturating_sub(seen.remaining));
         let ours = self.taken() - self.others;
-        let found = used.saturating_sub(ours);
-        self.others = if is_new { found } else { self.others.max(found) };
+        self.others = self.others.max(used.saturating_sub(ours));
     }
 
     fn free(&self, reserve: u32) -> u32 {
         let Some(seen) = self.seen else { return 0 };
         let all = u64::from(seen.limit.saturating_sub(reserve));
         u32::try_from(all.saturating_sub(self.taken())).unwrap_or(u32::MAX)
+    }
+
+    /// Units that are taken beyond all that there are.
+    fn missing(&self, reserve: u32) -> u32 {
+        let Some(seen) = self.seen else { return 0 };
+        let all = u64::from(seen.limit.saturating_sub(reserve));
+        u32::try_from(self.taken().saturating_sub(all)).unwrap_or(u32::MAX)
     }
 
     fn wanted_beside(&self, id: ReplicaId) -> u64 {

@@ -34,6 +34,10 @@ pub use record::Record;
 /// usual distance of two reports.
 pub const HELD_FOR: Duration = Duration::from_secs(10);
 
+/// The longest time between two reports of a replica on an account of which it holds or has used
+/// something. Ours: long beside an operation of the store, and a part lasts for ten of them.
+pub const REPORTED_WITHIN: Duration = Duration::from_secs(1);
+
 /// The time for which a replica without an answer may use its floors, after the end of its parts.
 /// Ours: long enough for the repair of a store, and a lost replica's floors are soon free again.
 pub const FLOOR_FOR: Duration = Duration::from_mins(10);

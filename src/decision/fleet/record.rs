@@ -7,14 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use super::budget::Budget;
 use super::{
-    Answer, BudgetReport, CapacityReport, FLOOR_FOR, HELD_FOR, HeldPart, Part, ReplicaId, Report,
-    Use, WritesReport, end_of, fair_part,
+    Answer, BudgetReport, CapacityReport, FLOOR_FOR, HELD_FOR, HeldPart, Part, REPORTED_WITHIN,
+    ReplicaId, Report, Use, WritesReport, end_of, fair_part,
 };
 use crate::clock::Timestamp;
 
-/// The time after the begin of a record in which nothing is granted. Ours: every replica reports
-/// what it holds within it, if an earlier record was lost.
-const GATHERING: Duration = Duration::from_secs(1);
+/// The time after the begin of a record in which nothing is granted. Every replica reports within
+/// it what it holds, if an earlier record was lost. Ours: twice the time between two reports,
+/// because a replica may lose its connection with the record.
+const GATHERING: Duration = Duration::from_secs(2 * REPORTED_WITHIN.as_secs());
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

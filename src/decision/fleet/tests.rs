@@ -171,6 +171,33 @@ fn one_replica_at_a_time_shows_a_window_that_is_over() {
 }
 
 #[test]
+fn spending_of_a_replica_that_a_lost_record_knew_counts_once() {
+    let (mut record, mut one, mut two) = two();
+    // The other one has spent 60 of 100 units, and reports after everything was granted.
+    one.spend(&mut record, NOW, budget(window(900, 3_600), wants(40, 40, 0)));
+    assert_eq!(record.budget("core").unwrap().taken(), 100);
+    one.spend(&mut record, READY, budget(window(900, 3_600), wants(40, 40, 1_000)));
+    let late = BudgetReport { in_flight: 5, ..budget(window(900, 3_600), wants(120, 65, 0)) };
+    let answer = two.spend(&mut record, READY, late);
+    assert_eq!(answer.part, Part { held: 120, bound: 65 }, "its spare units are another's now");
+    let back = BudgetReport { in_flight: 5, ..budget(window(900, 3_600), wants(65, 65, 0)) };
+    two.spend(&mut record, READY, back);
+    one.spend(&mut record, READY, budget(window(900, 3_600), wants(40, 40, 0)));
+    assert_eq!(record.budget("core").unwrap().taken(), 105, "with those in flight");
+}
+
+#[test]
+fn units_that_others_spend_are_taken_from_the_spare_ones() {
+    let (mut record, mut one, _) = two();
+    one.spend(&mut record, READY, budget(window(1_000, 3_600), wants(0, 0, 1_000)));
+    let part = one.spend(&mut record, READY, budget(window(700, 3_600), wants(1_000, 100, 0))).part;
+    assert_eq!(part, Part { held: 1_000, bound: 1_000 }, "spent within what it holds");
+    one.spend(&mut record, READY, budget(window(700, 3_600), wants(100, 100, 0)));
+    let part = one.spend(&mut record, READY, budget(window(700, 3_600), wants(900, 100, 0))).part;
+    assert_eq!(part.bound, 800, "200 units were spent by others");
+}
+
+#[test]
 fn a_later_replica_changes_nothing_of_what_others_spent() {
     let (mut record, mut one, mut two) = two();
     one.spend(&mut record, READY, budget(window(900, 3_600), wants(0, 0, 500)));

@@ -14,18 +14,17 @@ use super::limits::secondary::{Capacity, Load, Secondary, Weight};
 use crate::api::{EndpointId, ResourceName};
 use crate::clock::Timestamp;
 use crate::decision::fleet::{
-    Answer, BudgetReport, CapacityReport, FLOOR_FOR, HELD_FOR, Part, Report, Use, WritesReport,
-    floor,
+    Answer, BudgetReport, CapacityReport, FLOOR_FOR, HELD_FOR, Part, REPORTED_WITHIN, Report, Use,
+    WritesReport, floor,
 };
 use crate::decision::types::LimitKind;
 
 /// The usual distance of two reports.
 const REPORTED_EVERY: Duration = Duration::from_millis(250);
-/// The distance of reports that only renew parts. Ours: three of them within the time for which a
-/// part lasts.
-const RENEWED_EVERY: Duration = Duration::from_secs(3);
 /// What is held beside what is in use, by what was taken between two reports.
 const AHEAD: u32 = 2;
+/// Counts in which nothing is left of any usual amount.
+const COUNTS_MAX: u128 = 100;
 
 /// See the module.
 #[derive(Debug)]
@@ -93,8 +92,12 @@ impl Held {
         self.needed = 0;
     }
 
-    fn count(&mut self) {
-        self.usual = self.taken.max(self.usual - self.usual.div_ceil(4));
+    /// Counts so many spans of [`REPORTED_EVERY`]: what was taken, in the last one of them.
+    fn count(&mut self, spans: u128) {
+        for _ in 0..spans {
+            self.usual -= self.usual.div_ceil(4);
+        }
+        self.usual = self.usual.max(self.taken);
         self.taken = 0;
     }
 
@@ -242,12 +245,10 @@ impl Parts {
             self.capacities.iter().any(|(_, held)| !held.is_idle())
                 || self.budgets.iter().any(|(_, budget)| !budget.is_idle())
         };
-        let is_due = self.is_contested || now >= self.reported_at + RENEWED_EVERY;
+        let is_due = self.is_contested || now >= self.reported_at + REPORTED_WITHIN;
         self.is_used || self.is_short || self.writes.is_wanted || is_due && holds()
     }
 
-    /// Reports to the others, and gives back what is not needed. `waiting`: requests that wait for
-    /// the account.
     /// The amounts that this replica holds, by the name of the limit, or `budget` and its resource.
     /// Those of all endpoints are one.
     pub fn amounts_held(&self, now: Timestamp) -> BTreeMap<String, u32> {
@@ -266,6 +267,8 @@ impl Parts {
         held
     }
 
+    /// Reports to the others, and gives back what is not needed. `waiting`: requests that wait for
+    /// the account.
     pub fn report(
         &mut self,
         now: Timestamp,
@@ -277,12 +280,7 @@ impl Parts {
         if now >= self.until {
             self.forget();
         }
-        if now >= self.counted_from + REPORTED_EVERY {
-            self.counted_from = now;
-            let capacities = self.capacities.iter_mut().map(|(_, held)| held);
-            let budgets = self.budgets.iter_mut().map(|(_, budget)| &mut budget.held);
-            capacities.chain(budgets).for_each(Held::count);
-        }
+        self.count(now);
         self.number += 1;
         self.reported_at = now;
         (self.is_used, self.is_short) = (false, self.is_short && waiting > 0);
@@ -356,6 +354,18 @@ impl Parts {
         (resources, is_more)
     }
 
+    /// Counts what was taken since the last count.
+    fn count(&mut self, now: Timestamp) {
+        let passed = now.since(self.counted_from).as_millis();
+        let spans = (passed / REPORTED_EVERY.as_millis()).min(COUNTS_MAX);
+        if spans > 0 {
+            self.counted_from = now;
+            let capacities = self.capacities.iter_mut().map(|(_, held)| held);
+            let budgets = self.budgets.iter_mut().map(|(_, budget)| &mut budget.held);
+            capacities.chain(budgets).for_each(|held| held.count(spans));
+        }
+    }
+
     /// Gives back all that is not in use, at the end of this replica. What is in use still counts.
     pub fn give_back(&mut self) {
         let capacities = self.capacities.iter_mut().map(|(_, held)| held);
@@ -366,9 +376,11 @@ impl Parts {
         self.writes = WriteTurn::default();
     }
 
-    /// The report under way has no answer.
+    /// The report under way has no answer. The next one is due at once, because the record may be
+    /// lost.
     pub fn unanswered(&mut self) {
         self.reported = None;
+        self.reported_at = Timestamp::EPOCH;
     }
 
     /// True if this replica is cut off, and may use its floors.

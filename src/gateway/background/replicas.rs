@@ -171,7 +171,11 @@ impl<C: Fn() -> Option<Arc<Dispatcher>>> Syncing<C> {
         dispatcher.env().metrics.synced(result, conflicts, took);
         let answer = match answer {
             Ok((Some(answer), _)) => {
-                reports.held_until = Some(sent_at + HELD_FOR);
+                let budgets = answer.budgets.iter().map(|budget| budget.part);
+                let mut parts = answer.capacities.iter().copied().chain(budgets);
+                // What holds nothing is not reported on again.
+                let holds = parts.any(|part| part.held > 0);
+                reports.held_until = holds.then_some(sent_at + HELD_FOR);
                 let budgets = answer.budgets.iter().map(|budget| budget.closed_for);
                 let closed_for = budgets.fold(answer.cooldown, Duration::max);
                 if !closed_for.is_zero() {
@@ -220,10 +224,15 @@ impl<C: Fn() -> Option<Arc<Dispatcher>>> Syncing<C> {
             }
         }
         metrics.leases_lost(lost);
-        if lost > 0 && self.replica.reach() != Reach::In {
+        if lost > 0 {
+            let reason = match self.replica.reach() {
+                Reach::In => "no report on them was answered in time".to_owned(),
+                Reach::Never(reason) | Reach::Out(_, reason) => reason,
+            };
             tracing::warn!(
                 accounts = lost,
-                "parts of limits have ended without Redis: only floors are left of them"
+                reason,
+                "parts of limits have ended: only floors are left of them"
             );
         }
     }
