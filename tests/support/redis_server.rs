@@ -103,6 +103,14 @@ impl RedisServer {
         self.connect().run(command)
     }
 
+    /// Runs a command, and returns the text that answers it.
+    pub fn bulk(&self, command: &str) -> String {
+        let mut connection = self.connect();
+        let length = connection.run(command);
+        assert!(length.starts_with('$'), "{length}");
+        connection.line()
+    }
+
     /// Opens a connection for several commands.
     pub fn connect(&self) -> RedisConnection {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
@@ -147,6 +155,11 @@ impl RedisConnection {
     /// Runs a command, and returns the first line of its answer.
     pub fn run(&mut self, command: &str) -> String {
         self.send(command);
+        self.line()
+    }
+
+    /// Reads a line of an answer, or of a message.
+    pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
         line.trim_end().to_owned()

@@ -1,14 +1,24 @@
 //! Checks of a Redis at each new connection: what it must be to keep shared state.
 
 use redis::aio::MultiplexedConnection;
-use redis::{InfoDict, RedisResult, Role, cmd};
+use redis::{Cmd, InfoDict, RedisResult, Role, cmd};
 
-use super::connection::Examined;
 use crate::config::Durability;
 use crate::state::Away;
 
 /// The oldest version with everything that is used here.
 const OLDEST: (u16, u16) = (6, 2);
+
+/// The reason for which a connection could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Examined {
+    /// There is none.
+    #[error(transparent)]
+    Away(#[from] Away),
+    /// The server is not set up for shared state.
+    #[error(transparent)]
+    Unsuitable(#[from] Unsuitable),
+}
 
 /// A server that cannot keep shared state, with the reason and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,7 +41,17 @@ pub enum Unsuitable {
         "{0}: writes.store = \"redis\" needs appendonly yes and appendfsync always, unless writes.durability is \"best-effort\""
     )]
     Forgetful(String),
-    /// Its user may not use what the replicas share.
+    /// Its user may not change what the replicas share.
+    #[error(
+        "the user may not change keys by scripts ({fault}): its rights must have ~{prefix}:* for keys and the commands that the specification names"
+    )]
+    Forbidden {
+        /// The beginning of all keys and channels.
+        prefix: String,
+        /// The server's words.
+        fault: String,
+    },
+    /// Its user may not use the messages of replicas.
     #[error(
         "the user may not use the channel of messages {channel} ({fault}): its rights must have ~{prefix}:* for keys and &{prefix}:* for channels"
     )]
@@ -45,11 +65,21 @@ pub enum Unsuitable {
     },
 }
 
+/// A script that needs the right to change a key, and a server that takes changes. It changes
+/// nothing, and needs no memory.
+const CHANGE_NOTHING: &str = "redis.call('PERSIST', KEYS[1]) return 1";
+
+/// The command for it.
+pub(super) fn change_nothing(prefix: &str) -> Cmd {
+    cmd("EVAL").arg(CHANGE_NOTHING).arg(1).arg(format!("{prefix}:check")).to_owned()
+}
+
 /// Checks the version, the role and the memory policy. With queued writes it checks the log on disk
-/// too.
+/// too. A node of a cluster may have any role, because the others have the rest.
 pub(super) async fn check(
     mut node: MultiplexedConnection,
     writes: Option<Durability>,
+    is_in_cluster: bool,
 ) -> Result<(), Examined> {
     let info: InfoDict = cmd("INFO").arg("server").query_async(&mut node).await.map_err(away)?;
     // Valkey says here which version of Redis it is compatible with.
@@ -58,7 +88,7 @@ pub(super) async fn check(
         return Err(Unsuitable::Old(version).into());
     }
     let role: RedisResult<Role> = cmd("ROLE").query_async(&mut node).await;
-    if let Ok(Role::Replica { .. }) = role {
+    if matches!(role, Ok(Role::Replica { .. })) && !is_in_cluster {
         return Err(Away("the server is a read-only replica of another".to_owned()).into());
     }
     // An ACL user may lack the right to ask for settings, as with hosted servers.

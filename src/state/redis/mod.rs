@@ -6,7 +6,9 @@
 
 mod check;
 mod connection;
+mod fault;
 mod listening;
+mod opening;
 #[cfg(test)]
 mod tests;
 
@@ -26,8 +28,8 @@ use crate::clock::{Timestamp, timer_now};
 use crate::config;
 use crate::decision::fleet::{Answer, Record, ReplicaId, Report};
 
-pub use check::Unsuitable;
-pub use connection::{Connection, Examined};
+pub use check::{Examined, Unsuitable};
+pub use connection::Connection;
 
 /// Attempts to replace a record that others replace at the same time. Each failed one means that
 /// another replica has succeeded, so that a hundred replicas come to their end.
@@ -53,15 +55,16 @@ return 1";
 /// A key has `C` and a holder, or `T`, the time at which the thing was made, and the thing.
 const FIND_OR_CLAIM: &str = "\
 local held = redis.call('GET', KEYS[1])
-if not held then
-  redis.call('SET', KEYS[1], 'C' .. ARGV[1], 'PX', ARGV[2])
-  return {0, '', 0}
-end
 if held == 'C' .. ARGV[1] then return {0, '', 0} end
-if string.sub(held, 1, 1) == 'C' then return {1, '', 0} end
-local time = redis.call('TIME')
-local made = tonumber(string.sub(held, 2, 17))
-return {2, string.sub(held, 18), math.max(0, time[1] * 1000 + math.floor(time[2] / 1000) - made)}";
+if held and string.sub(held, 1, 1) == 'C' then return {1, '', 0} end
+if held then
+  local time = redis.call('TIME')
+  local made = tonumber(string.sub(held, 2, 17))
+  local age = math.max(0, time[1] * 1000 + math.floor(time[2] / 1000) - made)
+  if age <= tonumber(ARGV[3]) then return {2, string.sub(held, 18), age} end
+end
+redis.call('SET', KEYS[1], 'C' .. ARGV[1], 'PX', ARGV[2])
+return {0, '', 0}";
 /// Keeps a thing that was made at a time of the server's clock.
 const KEEP: &str = "\
 local time = redis.call('TIME')
@@ -230,10 +233,11 @@ impl Home for RedisHome {
         key: &str,
         holder: &str,
         lifetime: Duration,
+        age_max: Duration,
     ) -> Result<Found, Away> {
         let mut find = eval(FIND_OR_CLAIM, &self.key("kept", key));
-        let (what, thing, age): (u8, Bytes, u64) =
-            self.connection.run(find.arg(holder).arg(millis(lifetime))).await?;
+        find.arg(holder).arg(millis(lifetime)).arg(millis(age_max));
+        let (what, thing, age): (u8, Bytes, u64) = self.connection.run(&find).await?;
         Ok(match what {
             0 => Found::Claimed,
             1 => Found::Busy,

@@ -43,7 +43,7 @@ async fn a_thing_that_is_kept_late_is_as_old_as_it_is() {
     server.thaw();
     loop {
         // The connection is opened anew.
-        match home.find_or_claim("late", "another", minute).await {
+        match home.find_or_claim("late", "another", minute, minute).await {
             Ok(Found::Kept(_, age)) => {
                 assert!(age >= Duration::from_millis(300), "{age:?}");
                 return;
@@ -63,6 +63,41 @@ async fn a_user_without_a_right_to_the_messages_is_refused() {
     assert!(fault.contains("~muted:* for keys and &muted:* for channels"), "{fault}");
     server.run("ACL SETUSER default resetkeys ~muted:* &muted:* -@dangerous +info");
     RedisHome::examine(&settings).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_user_without_a_right_to_the_keys_is_refused() {
+    let server = RedisServer::start(&[]);
+    let settings = settings(&server, "barred");
+    for rights in ["resetkeys ~other:*", "allkeys -eval", "+eval -persist"] {
+        server.run(&format!("ACL SETUSER default {rights}"));
+        let fault = RedisHome::examine(&settings).await.unwrap_err();
+        assert!(matches!(fault, Examined::Unsuitable(Unsuitable::Forbidden { .. })), "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_changes_is_away() {
+    let server = RedisServer::start(&["--min-replicas-to-write", "1"]);
+    let fault = RedisHome::examine(&settings(&server, "refuses")).await.unwrap_err();
+    assert!(matches!(fault, Examined::Away(_)), "{fault}");
+    assert!(fault.to_string().contains("NOREPLICAS"), "{fault}");
+}
+
+#[tokio::test]
+async fn a_server_that_fails_all_operations_is_asked_less_and_less() {
+    let server = RedisServer::start(&[]);
+    let home = RedisHome::begin(&settings(&server, "fails"));
+    home.connected().await;
+    // It passes the check of a new connection.
+    server.run("ACL SETUSER default -get");
+    let begun = timer_now();
+    while timer_now() - begun < Duration::from_secs(2) {
+        let _ = home.record("any").await;
+        tokio::task::yield_now().await;
+    }
+    let opened = server.info("total_connections_received").parse::<u32>().unwrap();
+    assert!(opened < 30, "{opened} connections in two seconds");
 }
 
 #[tokio::test]

@@ -275,7 +275,7 @@ impl<S> Filter<S> for LineFilter {
 
 /// Libraries that warn of what a peer does, once for each time: the gateway counts and logs it
 /// itself, at its own pace.
-const OF_PEERS: [&str; 2] = ["h2::", "rustls::"];
+const OF_PEERS: [&str; 3] = ["h2::", "redis::", "rustls::"];
 
 /// Returns true for events, never spans: the gateway's own from `level` on, all others from `warn`
 /// or `error` on.

@@ -1,7 +1,6 @@
 //! Redis with Sentinels and as a cluster: the limits hold across a failover, and queued writes are
 //! made once and in order.
 
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use tempfile::TempDir;
 
 use super::writes::{COMMENTS, DURABLE, is_open, with_queue};
 use super::{Replicas, is_away};
+use crate::support::link::{Link, Passage};
 use crate::support::redis_server::RedisServer;
 use crate::support::setup::gateway_by;
 use crate::support::{Setup, eventually};
@@ -54,27 +54,37 @@ fn assert_none_refused(replicas: &Replicas) {
 struct Sentinel {
     process: Child,
     port: u16,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Sentinel {
     fn start(primary: &RedisServer) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let port = RedisServer::free_port();
-        let config = folder.path().join("sentinel.conf");
-        let text = format!(
-            "port {port}\nbind 127.0.0.1\nsentinel monitor weir 127.0.0.1 {} 1\n\
-             sentinel down-after-milliseconds weir 500\nsentinel failover-timeout weir 5000\n\
-             requirepass {SENTINEL_PASSWORD}\n",
-            primary.port()
-        );
-        std::fs::write(&config, text).unwrap();
-        let process = sentinel(&config);
-        Self { process, port, _folder: folder }
+        let process = sentinel(port, &folder, primary);
+        Self { process, port, folder }
+    }
+
+    fn stop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Begins again, with another primary.
+    fn watch(&mut self, primary: &RedisServer) {
+        self.process = sentinel(self.port, &self.folder, primary);
     }
 }
 
-fn sentinel(config: &Path) -> Child {
+fn sentinel(port: u16, folder: &TempDir, primary: &RedisServer) -> Child {
+    let config = folder.path().join("sentinel.conf");
+    let text = format!(
+        "port {port}\nbind 127.0.0.1\nsentinel monitor weir 127.0.0.1 {} 1\n\
+         sentinel down-after-milliseconds weir 500\nsentinel failover-timeout weir 5000\n\
+         requirepass {SENTINEL_PASSWORD}\n",
+        primary.port()
+    );
+    std::fs::write(&config, text).unwrap();
     let mut command = Command::new("redis-server");
     command.arg(config).arg("--sentinel").stdout(Stdio::null()).spawn().unwrap()
 }
@@ -89,7 +99,7 @@ impl Drop for Sentinel {
 /// A primary and its copy, with a Sentinel.
 struct Pair {
     primary: RedisServer,
-    _second: RedisServer,
+    second: RedisServer,
     sentinel: Sentinel,
 }
 
@@ -101,14 +111,20 @@ impl Pair {
         let is_copy = || second.run("ROLE") == "*5" && second.info("master_link_status") == "up";
         eventually(is_copy).await;
         let sentinel = Sentinel::start(&primary);
-        Self { primary, _second: second, sentinel }
+        Self { primary, second, sentinel }
     }
 
     fn url(&self) -> String {
-        let (port, password) = (self.sentinel.port, SENTINEL_PASSWORD);
+        self.url_after(&[])
+    }
+
+    /// The same with other Sentinels in front.
+    fn url_after(&self, others: &[String]) -> String {
+        let own = format!("redis://127.0.0.1:{}", self.sentinel.port);
+        let urls = [others, &[own]].concat();
         format!(
-            "{{ url = \"redis://127.0.0.1:{port}\", sentinel = \"weir\", \
-             sentinel_password = {{ value = \"{password}\" }}, op_timeout = \"500ms\" }}"
+            "{{ url = {urls:?}, sentinel = \"weir\", \
+             sentinel_password = {{ value = \"{SENTINEL_PASSWORD}\" }}, op_timeout = \"500ms\" }}"
         )
     }
 
@@ -143,6 +159,32 @@ async fn limits_hold_across_a_failover_by_a_sentinel() {
     assert!(before + after >= BUDGET * 9 / 10, "{before} and {after}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_that_never_answers_holds_up_no_other() {
+    let pair = Pair::start(&[]).await;
+    let silent = Link::start(pair.primary.port()).await;
+    silent.set(Passage::Silent);
+    let replicas = start(Setup::new(), &pair.url_after(&[silent.url()])).await;
+    assert_eq!(serve(&replicas, 0, 3).await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_that_sentinels_gave_up_is_left_though_it_answers() {
+    let mut pair = Pair::start(&[]).await;
+    let replicas = start(Setup::new(), &pair.url()).await;
+    // The Sentinel follows the copy, as after a failover that has not reached the old primary.
+    pair.sentinel.stop();
+    pair.second.run("REPLICAOF NO ONE");
+    pair.second.run("FLUSHALL");
+    pair.sentinel.watch(&pair.second);
+    let used = "EVAL \"return redis.call('PUBSUB', 'NUMSUB', 'weir:messages')[2]\" 0";
+    eventually(|| pair.second.run(used) == ":3").await;
+    eventually(|| replicas.all().all(|current| !is_away(current))).await;
+    assert_eq!(serve(&replicas, 0, 6).await, 6);
+    assert_ne!(pair.second.run("DBSIZE"), ":0");
+    assert_eq!(pair.primary.run("PING"), "+PONG");
+}
+
 /// A cluster of three nodes.
 async fn cluster(arguments: &[&str]) -> Vec<RedisServer> {
     let arguments = [arguments, &["--cluster-enabled", "yes"]].concat();
@@ -159,6 +201,23 @@ async fn cluster(arguments: &[&str]) -> Vec<RedisServer> {
 fn url_of(nodes: &[RedisServer]) -> String {
     let urls: Vec<_> = nodes.iter().map(RedisServer::url).collect();
     format!("{{ url = {urls:?}, cluster = true, op_timeout = \"500ms\" }}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_node_of_a_cluster_may_be_listed_first() {
+    let nodes = cluster(&[]).await;
+    let copy = RedisServer::start(&["--cluster-enabled", "yes"]);
+    copy.run(&format!("CLUSTER MEET 127.0.0.1 {}", nodes[0].port()));
+    let id = nodes[0].bulk("CLUSTER MYID");
+    eventually(|| copy.run(&format!("CLUSTER REPLICATE {id}")) == "+OK").await;
+    eventually(|| copy.run("ROLE") == "*5" && copy.cluster_state() == "ok").await;
+    let silent = Link::start(nodes[0].port()).await;
+    silent.set(Passage::Silent);
+    for urls in [vec![copy.url()], vec![silent.url(), nodes[1].url()]] {
+        let redis = format!("{{ url = {urls:?}, cluster = true, op_timeout = \"500ms\" }}");
+        let replicas = start(Setup::new(), &redis).await;
+        assert_eq!(serve(&replicas, 0, 3).await, 3, "{urls:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,12 +1,14 @@
 //! Faults of the Redis server itself.
 
 use serde_json::json;
-use weir::decision::fleet::HELD_FOR;
+use weir::decision::fleet::{HELD_FOR, HeldPart};
 
-use super::{Stage, setup};
+use futures_util::future::join_all;
+
+use super::{Stage, assert_none_refused, setup};
 use crate::replicas::Replicas;
-use crate::support::bounded;
 use crate::support::redis_server::RedisServer;
+use crate::support::{bounded, eventually};
 
 const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 /// Bytes at the end of a log that hold some of the last records.
@@ -75,6 +77,13 @@ async fn a_redis_that_becomes_read_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_redis_without_enough_copies() {
+    let fault = |redis: &mut RedisServer| _ = redis.run("CONFIG SET min-replicas-to-write 1");
+    let end = |redis: &mut RedisServer| _ = redis.run("CONFIG SET min-replicas-to-write 0");
+    survives(&[], fault, true, end).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_redis_that_pauses_writes() {
     survives(&[], |redis| _ = redis.run("CLIENT PAUSE 500 WRITE"), true, |_| ()).await;
 }
@@ -117,6 +126,43 @@ async fn a_redis_that_is_busy_with_a_script() {
     };
     let end = |redis: &mut RedisServer| while redis.run("SCRIPT KILL") != "+OK" {};
     survives(&[], fault, false, end).await;
+}
+
+/// Sends so many requests at once. Returns how many were served.
+async fn burst(replicas: &Replicas, replica: usize, first: usize, count: usize) -> usize {
+    let path = |page| format!("/repos/acme/widgets/issues?per_page=1&page={page}");
+    let read = async |page| replicas.get(replica, &path(page)).await.status == 200;
+    let served = join_all((first..first + count).map(read)).await;
+    served.into_iter().filter(|is_served| *is_served).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quiet_replica_keeps_its_part_of_an_emptied_redis() {
+    const ALL: usize = 190;
+    let redis = RedisServer::start(&[]);
+    let each = vec![(redis.url(), None); 2];
+    let replicas = Replicas::start_each(setup("10s"), redis, 2, &each).await;
+    replicas.world.set_limits(&json!({ "core.user": ALL }));
+    let mut served = burst(&replicas, 0, 0, 3).await;
+    served += burst(&replicas, 1, 1_000, 60).await;
+    let gateway = replicas.all().nth(1).unwrap().gateway();
+    let replica = gateway.env.replica.as_ref().unwrap();
+    let holds_spare = async || {
+        let (record, _) = replica.home().record("ada").await.unwrap();
+        let of_core = |part: &HeldPart| part.limit == "budget core" && part.replica == replica.id();
+        let part = record.unwrap().parts().find(of_core);
+        part.is_some_and(|part| part.in_use == 60 && part.held >= 80)
+    };
+    bounded(async { while !holds_spare().await {} }).await;
+    replicas.redis.as_ref().unwrap().run("FLUSHALL");
+    let (busy, back) = tokio::join!(burst(&replicas, 0, 2_000, ALL), async {
+        // New parts have been granted.
+        eventually(|| replicas.world.upstream_requests().len() > 100).await;
+        burst(&replicas, 1, 3_000, ALL).await
+    });
+    served += busy + back;
+    assert_none_refused(&replicas);
+    assert!(served >= ALL * 95 / 100, "{served}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
