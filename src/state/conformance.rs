@@ -146,7 +146,7 @@ async fn a_thing_is_made_by_one_and_found_by_all() {
     each("things", async |home| {
         let find = |holder: &'static str, lifetime| {
             let home = Arc::clone(&home);
-            async move { home.find_or_claim("key", holder, lifetime).await.unwrap() }
+            async move { home.find_or_claim("key", holder, lifetime, MINUTE).await.unwrap() }
         };
         assert_eq!(find("a", MINUTE).await, Found::Claimed);
         assert_eq!(find("b", MINUTE).await, Found::Busy);
@@ -163,6 +163,9 @@ async fn a_thing_is_made_by_one_and_found_by_all() {
         home.give_up("key", "a").await.unwrap();
         let Found::Kept(found, age) = find("b", MINUTE).await else { panic!("it is kept") };
         assert_eq!((found, age.as_secs()), (thing.clone(), 7));
+        let newer = home.find_or_claim("key", "b", MINUTE, Duration::from_secs(6));
+        assert_eq!(newer.await, Ok(Found::Claimed), "an older thing makes room");
+        assert_eq!(find("a", MINUTE).await, Found::Busy);
         home.keep("key", thing, timer_now(), Duration::from_millis(1)).await.unwrap();
         while find("a", MINUTE).await != Found::Claimed {
             tokio::task::yield_now().await;

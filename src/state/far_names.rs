@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use moka::sync::Cache;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -18,10 +19,17 @@ const KEEPING_MAX: usize = 64;
 /// The time for which names are used. Tokens of apps change.
 const NAMES_FOR: Duration = Duration::from_secs(10);
 
-/// The names of views and tokens that all replicas share, and the copies on their way.
+/// Copies that other replicas have kept lately. Ours: some megabytes of names; a forgotten one
+/// costs this replica one fetch.
+const NEWER_MAX: u64 = 50_000;
+const NEWER_FOR: Duration = Duration::from_hours(1);
+
+/// The names of views and tokens that all replicas share, the copies on their way, and those that
+/// others have made.
 pub struct FarCopies {
     names: Mutex<Option<Cached>>,
     keeping: Arc<Semaphore>,
+    newer: Cache<String, ()>,
 }
 
 /// Names of a config, with their time.
@@ -50,7 +58,11 @@ pub(crate) struct FarNames {
 
 impl Default for FarCopies {
     fn default() -> Self {
-        Self { names: Mutex::default(), keeping: Arc::new(Semaphore::new(KEEPING_MAX)) }
+        Self {
+            names: Mutex::default(),
+            keeping: Arc::new(Semaphore::new(KEEPING_MAX)),
+            newer: Cache::builder().max_capacity(NEWER_MAX).time_to_live(NEWER_FOR).build(),
+        }
     }
 }
 
@@ -73,6 +85,16 @@ impl FarCopies {
         let config = Arc::clone(config);
         *cached = Some(Cached { since: now, config, names: Arc::clone(&names) });
         names
+    }
+
+    /// Notes that another replica has kept a copy.
+    pub fn has_newer(&self, name: String) {
+        self.newer.insert(name, ());
+    }
+
+    /// True once after another replica has kept a copy.
+    pub fn take_newer(&self, name: &str) -> bool {
+        self.newer.remove(name).is_some()
     }
 
     /// The right to send a copy beside the requests; `None`: too many are on their way.

@@ -87,12 +87,13 @@ impl Home for MemoryHome {
         key: &str,
         holder: &str,
         lifetime: Duration,
+        age_max: Duration,
     ) -> Result<Found, Away> {
         let now = self.clock.now();
         let kept = &mut self.inner.lock().kept;
         kept.retain(|_, (_, until)| now < *until);
         match kept.get(key) {
-            Some((Kept::Thing(thing, made_at), _)) => {
+            Some((Kept::Thing(thing, made_at), _)) if now.since(*made_at) <= age_max => {
                 Ok(Found::Kept(thing.clone(), now.since(*made_at)))
             }
             Some((Kept::Claim(other), _)) if other != holder => Ok(Found::Busy),

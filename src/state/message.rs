@@ -34,6 +34,8 @@ pub enum Content {
     Write(WriteNews),
     /// Findings of the sender.
     Learned(Vec<SharedFinding>),
+    /// The sender has kept a newer copy of an answer, by this name.
+    Copied(String),
     /// The sender has noted the changes of this message of that replica.
     Noted(ReplicaId, u64),
 }

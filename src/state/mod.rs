@@ -82,13 +82,15 @@ pub trait Home: Send + Sync {
     /// connection, is news of its own.
     fn listen(&self) -> News;
 
-    /// Returns a thing that is kept under a key. Without one, claims the right to make it for a
-    /// time: the others find it busy until it is kept, or the claim is over.
+    /// Returns a thing that is kept under a key, if it is not older than `age_max`. Without one,
+    /// claims the right to make it for a time: the others find it busy until it is kept, or the
+    /// claim is over. An older thing makes room for the claim.
     async fn find_or_claim(
         &self,
         key: &str,
         holder: &str,
         lifetime: Duration,
+        age_max: Duration,
     ) -> Result<Found, Away>;
 
     /// Keeps a thing for a time, in place of any claim. It may be kept late, and counts as made at

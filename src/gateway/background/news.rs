@@ -107,10 +107,10 @@ pub async fn keep_hearing(
                         replica.peers.noted(from, number, timer_now());
                     }
                     Content::Write(news) if !is_own => _ = replica.write_news.send(news),
-                    Content::Learned(findings) if !is_own => {
-                        learn(&replica, &concerned, findings);
-                    }
+                    Content::Learned(findings) if !is_own => learn(&replica, &concerned, findings),
+                    Content::Copied(name) if !is_own => cache.store().far.has_newer(name),
                     Content::Limited(_)
+                    | Content::Copied(_)
                     | Content::Noted(..)
                     | Content::Write(_)
                     | Content::Learned(_) => {}

@@ -120,7 +120,8 @@ impl WebhookMonitor {
     async fn may_ask_for(&self, id: u64) -> bool {
         let Some(replica) = &self.env.replica else { return true };
         let (key, holder) = (format!("redelivery:{id}"), format!("{:016x}", replica.id().0));
-        let found = replica.home().find_or_claim(&key, &holder, ASKED_FOR).await;
+        let home = replica.home();
+        let found = home.find_or_claim(&key, &holder, ASKED_FOR, Duration::MAX).await;
         found != Ok(Found::Busy)
     }
 

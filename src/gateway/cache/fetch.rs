@@ -69,14 +69,10 @@ impl ReadCache {
         if self.env.replica.is_none() {
             return self.fetch_here(key, cache_request, entry, progress).await;
         }
-        let far = match &entry {
-            None => self.find_far(&key, cache_request).await,
-            Some(_) => Far::Nothing,
-        };
-        let (entry, claim) = match far {
+        let (entry, claim) = match self.find_far(&key, cache_request, entry.as_deref()).await {
             Far::Answer(result) => return result,
             Far::Copy(copy) => (Some(copy), None),
-            Far::Claimed(claim) => (None, Some(claim)),
+            Far::Claimed(claim) => (entry, Some(claim)),
             Far::Nothing => (entry, None),
         };
         let result = self.fetch_here(key.clone(), cache_request, entry, progress).await;

@@ -8,7 +8,7 @@ use weir::state::TOUCH;
 
 use super::{Replicas, is_away};
 use crate::support::setup::gateway_by;
-use crate::support::{Setup, all_have_status, eventually};
+use crate::support::{Reply, Setup, all_have_status, eventually};
 
 const REPO: &str = "/repos/acme/widgets";
 
@@ -41,6 +41,53 @@ async fn a_write_through_one_replica_shows_in_all() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_reads_of_one_thing_are_one_request() {
     let replicas = Replicas::start(Setup::new(), 3).await;
+    assert_read_once(&replicas).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_reads_of_a_changed_thing_are_one_request() {
+    let replicas = Replicas::start(Setup::new().unspaced_writes(), 3).await;
+    for replica in 0..3 {
+        replicas.get(replica, REPO).await.assert_status(200);
+    }
+    let body = json!({ "description": "changed" }).to_string();
+    replicas.send(0, Method::PATCH, REPO, &body).await.assert_status(200);
+    let answers = assert_read_once(&replicas).await;
+    assert_eq!(answers[0].json()["description"], "changed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_one_replica_finds_is_paid_for_once() {
+    let replicas = Replicas::start(Setup::new().unspaced_writes(), 3).await;
+    for replica in 0..3 {
+        replicas.get(replica, REPO).await.assert_status(200);
+    }
+    replicas.world.ask_emulator(Method::PATCH, REPO, &json!({ "description": "elsewhere" }));
+    // A date of the present second is no validator.
+    let clock = &replicas.world.clock;
+    clock.reach(clock.now() + 3 * TOUCH).await;
+    eventually(|| replicas.all().all(|current| !is_away(current))).await;
+    let mut messages = replicas.redis.as_ref().unwrap().connect();
+    messages.run("SUBSCRIBE weir:messages");
+    let first = replicas.get(0, REPO).await;
+    assert_eq!(first.json()["description"], "elsewhere");
+    while !messages.line().contains("copied") {}
+    // All hear the messages in one order, and a write ends after all have heard of it.
+    let other = "/repos/acme/gadgets";
+    replicas.send(0, Method::PATCH, other, r#"{"description":"x"}"#).await.assert_status(200);
+    let before = replicas.world.upstream_requests().len();
+    for replica in 1..3 {
+        let answer = replicas.get(replica, REPO).await;
+        assert_eq!(answer.json()["description"], "elsewhere");
+        assert!(answer.cache_status().contains("fwd-status=304"), "{answer:?}");
+    }
+    let seen = replicas.world.upstream_requests().split_off(before);
+    assert_eq!(seen.iter().map(|entry| entry.cost).sum::<u32>(), 0);
+}
+
+/// Reads one thing a hundred times at once, through all of three replicas.
+async fn assert_read_once(replicas: &Replicas) -> Vec<Reply> {
+    let before = replicas.world.upstream_requests().len();
     let gate = replicas.world.close_gate("GET", REPO);
     let reads = join_all((0..100).map(|read| replicas.get(read % 3, REPO)));
     let opens = async {
@@ -53,10 +100,11 @@ async fn a_hundred_reads_of_one_thing_are_one_request() {
     let (answers, ()) = tokio::join!(reads, opens);
     all_have_status(&answers, 200);
     assert!(answers.iter().all(|answer| answer.json()["id"] == answers[0].json()["id"]));
-    let seen = replicas.world.upstream_requests();
+    let seen = replicas.world.upstream_requests().split_off(before);
     assert_eq!(seen.iter().filter(|entry| entry.path == REPO).count(), 1);
     let collapsed = answers.iter().filter(|answer| answer.cache_status().contains("collapsed"));
     assert_eq!(collapsed.count(), 99);
+    answers
 }
 
 /// Lists of each issue.

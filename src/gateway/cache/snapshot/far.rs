@@ -1,6 +1,7 @@
 //! Far copies: answers that one replica has fetched, for all of them.
 //!
-//! A replica that lacks an answer looks there first. Without one it claims the fetch, and the
+//! A replica that lacks an answer looks there first, and so does one whose answer was changed: by a
+//! write or an event, or as another replica has found. Without a copy it claims the fetch, and the
 //! others wait for its answer, so that all replicas fetch it once. A copy that nobody has waited
 //! for is only a reason to ask the upstream with a condition, which costs no budget: changes before
 //! this replica came are unknown to it.
@@ -19,6 +20,7 @@ use super::names::{Names, name_of_answer};
 use crate::clock::{Timestamp, timer_now};
 use crate::decision::TokenKey;
 use crate::decision::cache::key::CacheKey;
+use crate::decision::cache::settling::Trust;
 use crate::gateway::address::path_of;
 use crate::gateway::cache::lookup::CacheRequest;
 use crate::gateway::cache::read_cache::ReadCache;
@@ -27,7 +29,7 @@ use crate::gateway::cache::store::Entry;
 use crate::gateway::cache::validation::ValidationTimes;
 use crate::gateway::dispatch::permissions::key_of;
 use crate::state::FarNames;
-use crate::state::{Found, Replica};
+use crate::state::{Content, Found, Replica};
 use crate::telemetry::Fetch;
 
 /// The time for which a copy is kept. Ours: what nobody has asked for in a day is fetched again.
@@ -38,6 +40,9 @@ const CLAIMED_FOR: Duration = Duration::from_secs(10);
 /// The distance of looks for the answer of another replica, which doubles up to the second value.
 const LOOK: Duration = Duration::from_millis(5);
 const LOOK_MAX: Duration = Duration::from_millis(80);
+/// A copy made by so much after an answer may be that answer. Ours: the time of the server's clock
+/// is known to some milliseconds.
+const INACCURACY: Duration = Duration::from_millis(50);
 /// The largest copy, before its compression. Ours: a larger one costs Redis more than the upstream.
 const BYTES_MAX: usize = 1024 * 1024;
 /// The compression of copies: fast.
@@ -95,14 +100,38 @@ fn holder(replica: &Replica) -> String {
 }
 
 impl ReadCache {
-    /// Looks for an answer that this replica lacks, and waits for one that another replica fetches.
+    /// Looks for an answer that this replica lacks, or of which it has an outdated one. Waits for
+    /// one that another replica fetches.
     pub(in crate::gateway::cache) async fn find_far(
         &self,
         key: &CacheKey,
         cache_request: &CacheRequest,
+        own: Option<&Entry>,
     ) -> Far {
         let Some(replica) = &self.env.replica else { return Far::Nothing };
-        let far = self.look_far(replica, key, cache_request).await;
+        let directives = &cache_request.directives;
+        let is_usual = cache_request.query.is_none()
+            && cache_request.range.is_none()
+            && !directives.no_store
+            && !directives.no_cache;
+        if !is_usual || self.is_out_of_touch(self.env.clock.now()) {
+            return Far::Nothing;
+        }
+        let names = self.far_names(replica);
+        let Some(place) = far_key(&names, key) else { return Far::Nothing };
+        let mut newer_than = None;
+        if let Some(own) = own {
+            let requested_at = own.requested_at();
+            if self.store.far.take_newer(&place) {
+                newer_than = Some(requested_at);
+            } else if self.trust(cache_request, Some(own), requested_at) == Trust::Invalidated {
+                // Its own copy tells no more than it has.
+                newer_than = Some(requested_at + INACCURACY);
+            } else {
+                return Far::Nothing;
+            }
+        }
+        let far = self.look_far(replica, (key, &names, place), cache_request, newer_than).await;
         self.env.metrics.looked_far(match &far {
             Far::Answer(_) => "answer",
             Far::Copy(_) => "copy",
@@ -114,23 +143,17 @@ impl ReadCache {
     async fn look_far(
         &self,
         replica: &Arc<Replica>,
-        key: &CacheKey,
+        (key, names, place): (&CacheKey, &FarNames, String),
         cache_request: &CacheRequest,
+        newer_than: Option<Timestamp>,
     ) -> Far {
-        let directives = &cache_request.directives;
-        let is_usual = cache_request.query.is_none()
-            && cache_request.range.is_none()
-            && !directives.no_store
-            && !directives.no_cache;
-        if !is_usual || self.is_out_of_touch(self.env.clock.now()) {
-            return Far::Nothing;
-        }
-        let names = self.far_names(replica);
-        let Some(place) = far_key(&names, key) else { return Far::Nothing };
         let (begun, holder) = (self.env.clock.now(), holder(replica));
         let (mut has_waited, mut pause) = (false, LOOK);
         loop {
-            match replica.home().find_or_claim(&place, &holder, CLAIMED_FOR).await {
+            // What another one has claimed is newer.
+            let newer_than = newer_than.filter(|_| !has_waited);
+            let age_max = newer_than.map_or(KEPT_FOR, |than| self.env.clock.now().since(than));
+            match replica.home().find_or_claim(&place, &holder, CLAIMED_FOR, age_max).await {
                 Ok(Found::Claimed) => {
                     let (replica, key) = (Arc::clone(replica), place);
                     return Far::Claimed(Claim { replica, key, is_over: false });
@@ -143,7 +166,7 @@ impl ReadCache {
                 Ok(Found::Kept(copy, age)) => {
                     let requested_at = self.env.clock.now() - age;
                     let Ok(copy) = replica.seal().open(&place, copy) else { return Far::Nothing };
-                    let Some(entry) = self.far_entry(&names, &copy, key) else {
+                    let Some(entry) = self.far_entry(names, &copy, key) else {
                         return Far::Nothing;
                     };
                     if !has_waited || !entry.fits(cache_request.headers()) {
@@ -211,7 +234,9 @@ impl ReadCache {
         let replica = Arc::clone(replica);
         tokio::spawn(async move {
             // Without it another replica pays for the answer once.
-            let _ = replica.home().keep(&place, copy, at, KEPT_FOR).await;
+            if replica.home().keep(&place, copy, at, KEPT_FOR).await.is_ok() {
+                let _ = replica.tell(Content::Copied(place)).await;
+            }
             drop(keeping);
         });
     }
