@@ -163,9 +163,19 @@ async fn a_thing_is_made_by_one_and_found_by_all() {
         home.give_up("key", "a").await.unwrap();
         let Found::Kept(found, age) = find("b", MINUTE).await else { panic!("it is kept") };
         assert_eq!((found, age.as_secs()), (thing.clone(), 7));
-        let newer = home.find_or_claim("key", "b", MINUTE, Duration::from_secs(6));
-        assert_eq!(newer.await, Ok(Found::Claimed), "an older thing makes room");
+        let newer = async |holder, lifetime| {
+            let age_max = Duration::from_secs(6);
+            home.find_or_claim("key", holder, lifetime, age_max).await.unwrap()
+        };
+        assert_eq!(newer("b", MINUTE).await, Found::Claimed, "it is too old");
         assert_eq!(find("a", MINUTE).await, Found::Busy);
+        home.give_up("key", "b").await.unwrap();
+        assert!(matches!(find("a", MINUTE).await, Found::Kept(..)), "it is there again");
+        assert_eq!(newer("b", Duration::from_millis(1)).await, Found::Claimed);
+        while find("a", MINUTE).await == Found::Busy {
+            tokio::task::yield_now().await;
+        }
+        assert!(matches!(find("a", MINUTE).await, Found::Kept(..)), "the claim is over");
         home.keep("key", thing, timer_now(), Duration::from_millis(1)).await.unwrap();
         while find("a", MINUTE).await != Found::Claimed {
             tokio::task::yield_now().await;

@@ -26,7 +26,9 @@ pub struct MemoryHome {
 #[derive(Default)]
 struct Inner {
     records: HashMap<String, Record>,
-    kept: HashMap<String, (Kept, Timestamp)>,
+    kept: HashMap<String, Kept>,
+    /// The holders of claims, with the ends of these.
+    claims: HashMap<String, (String, Timestamp)>,
     listeners: Vec<mpsc::Sender<Heard>>,
 }
 
@@ -37,11 +39,10 @@ impl MemoryHome {
     }
 }
 
-enum Kept {
-    /// With the time at which it was made.
-    Thing(Bytes, Timestamp),
-    /// Of this holder.
-    Claim(String),
+struct Kept {
+    thing: Bytes,
+    made_at: Timestamp,
+    until: Timestamp,
 }
 
 #[async_trait]
@@ -90,19 +91,18 @@ impl Home for MemoryHome {
         age_max: Duration,
     ) -> Result<Found, Away> {
         let now = self.clock.now();
-        let kept = &mut self.inner.lock().kept;
-        kept.retain(|_, (_, until)| now < *until);
-        match kept.get(key) {
-            Some((Kept::Thing(thing, made_at), _)) if now.since(*made_at) <= age_max => {
-                Ok(Found::Kept(thing.clone(), now.since(*made_at)))
-            }
-            Some((Kept::Claim(other), _)) if other != holder => Ok(Found::Busy),
-            _ => {
-                let claim = Kept::Claim(holder.to_owned());
-                kept.insert(key.to_owned(), (claim, now + lifetime));
-                Ok(Found::Claimed)
-            }
+        let Inner { kept, claims, .. } = &mut *self.inner.lock();
+        kept.retain(|_, thing| now < thing.until);
+        claims.retain(|_, (_, until)| now < *until);
+        let claimed_by = claims.get(key).map(|(holder, _)| holder);
+        if let Some(other) = claimed_by {
+            return Ok(if other == holder { Found::Claimed } else { Found::Busy });
         }
+        if let Some(thing) = kept.get(key).filter(|thing| now.since(thing.made_at) <= age_max) {
+            return Ok(Found::Kept(thing.thing.clone(), now.since(thing.made_at)));
+        }
+        claims.insert(key.to_owned(), (holder.to_owned(), now + lifetime));
+        Ok(Found::Claimed)
     }
 
     async fn keep(
@@ -113,16 +113,17 @@ impl Home for MemoryHome {
         lifetime: Duration,
     ) -> Result<(), Away> {
         let now = self.clock.now();
-        let thing = (Kept::Thing(thing, now - (timer_now() - made_at)), now + lifetime);
-        self.inner.lock().kept.insert(key.to_owned(), thing);
+        let made_at = now - (timer_now() - made_at);
+        let mut inner = self.inner.lock();
+        inner.claims.remove(key);
+        inner.kept.insert(key.to_owned(), Kept { thing, made_at, until: now + lifetime });
         Ok(())
     }
 
     async fn give_up(&self, key: &str, holder: &str) -> Result<(), Away> {
-        let is_own = |kept: &Kept| matches!(kept, Kept::Claim(other) if other == holder);
-        let kept = &mut self.inner.lock().kept;
-        if kept.get(key).is_some_and(|(kept, _)| is_own(kept)) {
-            kept.remove(key);
+        let claims = &mut self.inner.lock().claims;
+        if claims.get(key).is_some_and(|(other, _)| other == holder) {
+            claims.remove(key);
         }
         Ok(())
     }

@@ -84,7 +84,7 @@ pub trait Home: Send + Sync {
 
     /// Returns a thing that is kept under a key, if it is not older than `age_max`. Without one,
     /// claims the right to make it for a time: the others find it busy until it is kept, or the
-    /// claim is over. An older thing makes room for the claim.
+    /// claim is over. An older thing is there again if the claim ends without a new one.
     async fn find_or_claim(
         &self,
         key: &str,

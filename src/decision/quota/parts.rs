@@ -354,11 +354,14 @@ impl Parts {
         (resources, is_more)
     }
 
-    /// Counts what was taken since the last count.
+    /// Counts what was taken since the last count. While reports have no answer, nothing is given
+    /// back: nobody would get it, and this replica gets nothing new.
     fn count(&mut self, now: Timestamp) {
         let passed = now.since(self.counted_from).as_millis();
         let spans = (passed / REPORTED_EVERY.as_millis()).min(COUNTS_MAX);
-        if spans > 0 {
+        if self.reported_at == Timestamp::EPOCH {
+            self.counted_from = now;
+        } else if spans > 0 {
             self.counted_from = now;
             let capacities = self.capacities.iter_mut().map(|(_, held)| held);
             let budgets = self.budgets.iter_mut().map(|(_, budget)| &mut budget.held);

@@ -15,16 +15,17 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::check::Examined;
-use super::fault::{away, is_spoiling, says};
+use super::fault::{away, is_refusing_changes, is_spoiling, says};
 use super::opening::{OPENED_WITHIN, Opened, Opener, Wire};
 use crate::clock::{Timestamp, timer_now};
 use crate::config;
 use crate::state::Away;
 
 /// The distance of attempts to connect, which doubles up to the second value. Ours: a Redis that
-/// returns is noticed within a second.
+/// returns is noticed within a second. After an attempt that hangs, the replica still reports
+/// before a new record grants what it holds (`decision::fleet`).
 const PAUSE: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// The longest time of a long command. Ours: 32 MiB at 32 megabits a second.
 const LONGEST: Duration = Duration::from_secs(10);
 
@@ -138,7 +139,8 @@ impl Connection {
         match timeout(time, wire.run(command)).await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(fault)) => {
-                if is_spoiling(&fault) {
+                let is_in_cluster = matches!(wire, Wire::Cluster(_));
+                if is_spoiling(&fault) || !is_in_cluster && is_refusing_changes(&fault) {
                     self.spoil(number, &fault.to_string());
                 } else if says(&fault, "OOM") {
                     self.refused_for_room(&fault);

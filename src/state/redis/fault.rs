@@ -6,14 +6,18 @@ use crate::state::Away;
 
 /// True if no operation of this connection will succeed again, or of another server than this one.
 pub(super) fn is_spoiling(fault: &RedisError) -> bool {
-    const ELSEWHERE: [&str; 6] =
-        ["READONLY", "MASTERDOWN", "LOADING", "NOREPLICAS", "MISCONF", "CLUSTERDOWN"];
+    const ELSEWHERE: [&str; 3] = ["READONLY", "MASTERDOWN", "LOADING"];
     fault.is_io_error()
         || fault.is_unrecoverable_error()
         || fault.code() == Some("NOAUTH")
         || is_forbidden(fault)
         || ELSEWHERE.iter().any(|code| says(fault, code))
         || matches!(fault.retry_method(), RetryMethod::Reconnect)
+}
+
+/// True if a server takes no changes. In a cluster the other ones may.
+pub(super) fn is_refusing_changes(fault: &RedisError) -> bool {
+    says(fault, "NOREPLICAS") || says(fault, "MISCONF")
 }
 
 /// True if the user lacks a right, here or in a script.

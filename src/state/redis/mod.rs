@@ -52,18 +52,26 @@ if math.abs(time[1] - ARGV[2]) > 2 then return 0 end
 redis.call('PERSIST', KEYS[1])
 redis.call('SET', KEYS[1], ARGV[3])
 return 1";
-/// A key has `C` and a holder, or `T`, the time at which the thing was made, and the thing.
+/// A key has `T`, the time at which the thing was made, and the thing. Or it has a claim: `C`, its
+/// end, the holder, a line feed, and such an older thing if there was one. Times have 16 digits.
 const FIND_OR_CLAIM: &str = "\
-local held = redis.call('GET', KEYS[1])
-if held == 'C' .. ARGV[1] then return {0, '', 0} end
-if held and string.sub(held, 1, 1) == 'C' then return {1, '', 0} end
-if held then
-  local time = redis.call('TIME')
-  local made = tonumber(string.sub(held, 2, 17))
-  local age = math.max(0, time[1] * 1000 + math.floor(time[2] / 1000) - made)
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local own = ARGV[1] .. '\\n'
+local held = redis.call('GET', KEYS[1]) or ''
+if string.sub(held, 1, 1) == 'C' then
+  local line = string.find(held, '\\n', 18, true)
+  if string.sub(held, 18, line) == own then return {0, '', 0} end
+  if now < tonumber(string.sub(held, 2, 17)) then return {1, '', 0} end
+  held = string.sub(held, line + 1)
+end
+if held ~= '' then
+  local age = math.max(0, now - tonumber(string.sub(held, 2, 17)))
   if age <= tonumber(ARGV[3]) then return {2, string.sub(held, 18), age} end
 end
-redis.call('SET', KEYS[1], 'C' .. ARGV[1], 'PX', ARGV[2])
+local lifetime = math.max(tonumber(ARGV[2]), redis.call('PTTL', KEYS[1]))
+local claim = 'C' .. string.format('%016.0f', now + ARGV[2]) .. own .. held
+redis.call('SET', KEYS[1], claim, 'PX', lifetime)
 return {0, '', 0}";
 /// Keeps a thing that was made at a time of the server's clock.
 const KEEP: &str = "\
@@ -73,8 +81,13 @@ redis.call('SET', KEYS[1], 'T' .. string.format('%016.0f', made) .. ARGV[1], 'PX
 return 1";
 const TIME: &str = "return redis.call('TIME')";
 const GIVE_UP: &str = "\
-if redis.call('GET', KEYS[1]) == 'C' .. ARGV[1] then return redis.call('DEL', KEYS[1]) end
-return 0";
+local held = redis.call('GET', KEYS[1])
+if not held or string.sub(held, 1, 1) ~= 'C' then return 0 end
+local line = string.find(held, '\\n', 18, true)
+if string.sub(held, 18, line) ~= ARGV[1] .. '\\n' then return 0 end
+if line == #held then return redis.call('DEL', KEYS[1]) end
+redis.call('SET', KEYS[1], string.sub(held, line + 1), 'KEEPTTL')
+return 1";
 /// See the module. Cheap to share.
 pub struct RedisHome {
     connection: Arc<Connection>,

@@ -125,14 +125,16 @@ impl Opener {
         check::check(self.one_node(wire).await?, self.writes, is_in_cluster).await?;
         let command = check::change_nothing(&self.prefix);
         let changed: RedisResult<u8> = wire.clone().run(&command).await;
-        changed.map(|_| ()).map_err(|fault| {
-            if is_forbidden(&fault) {
+        match changed {
+            Ok(_) => Ok(()),
+            Err(fault) if is_forbidden(&fault) => {
                 let (prefix, fault) = (self.prefix.to_string(), fault.to_string());
-                Unsuitable::Forbidden { prefix, fault }.into()
-            } else {
-                away(&fault).into()
+                Err(Unsuitable::Forbidden { prefix, fault }.into())
             }
-        })
+            // Its other nodes may take changes.
+            Err(_) if is_in_cluster => Ok(()),
+            Err(fault) => Err(away(&fault).into()),
+        }
     }
 
     pub async fn time(&self, wire: &Wire) -> Result<Timestamp, Examined> {

@@ -4,6 +4,7 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 
+use weir::clock::timer_now;
 use weir::state::TOUCH;
 
 use super::{Replicas, is_away};
@@ -50,10 +51,19 @@ async fn a_hundred_reads_of_a_changed_thing_are_one_request() {
     for replica in 0..3 {
         replicas.get(replica, REPO).await.assert_status(200);
     }
-    let body = json!({ "description": "changed" }).to_string();
-    replicas.send(0, Method::PATCH, REPO, &body).await.assert_status(200);
+    let change = async |description| {
+        let body = json!({ "description": description }).to_string();
+        replicas.send(0, Method::PATCH, REPO, &body).await.assert_status(200);
+    };
+    change("first").await;
+    // Newer than what the other two have, and older than the next change.
+    replicas.get(1, REPO).await.assert_status(200);
+    change("second").await;
+    // The time of another's answer is known to some milliseconds.
+    let changed_at = timer_now();
+    eventually(|| changed_at.elapsed() >= TOUCH / 10).await;
     let answers = assert_read_once(&replicas).await;
-    assert_eq!(answers[0].json()["description"], "changed");
+    assert_eq!(answers[0].json()["description"], "second");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -221,6 +221,23 @@ async fn any_node_of_a_cluster_may_be_listed_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_refuses_changes_holds_up_no_other_of_a_cluster() {
+    let nodes = cluster(&[]).await;
+    let replicas = start(Setup::new(), &url_of(&nodes)).await;
+    assert_eq!(serve(&replicas, 0, 3).await, 3);
+    let has_no_account =
+        |node: &&RedisServer| node.run("GET weir:account:account-0").starts_with("-MOVED");
+    let refusing = nodes.iter().find(has_no_account).unwrap();
+    refusing.run("CONFIG SET min-replicas-to-write 1");
+    let connections = || refusing.info("total_connections_received").parse::<u32>().unwrap();
+    let before = connections();
+    // Copies of some of the answers belong there.
+    assert_eq!(serve(&replicas, 10, 60).await, 60);
+    let opened = connections() - before;
+    assert!(opened < 10, "{opened} connections were opened anew");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_of_three_keeps_the_limits() {
     let nodes = cluster(&[]).await;
     let replicas = start(Setup::new(), &url_of(&nodes)).await;

@@ -40,9 +40,6 @@ const CLAIMED_FOR: Duration = Duration::from_secs(10);
 /// The distance of looks for the answer of another replica, which doubles up to the second value.
 const LOOK: Duration = Duration::from_millis(5);
 const LOOK_MAX: Duration = Duration::from_millis(80);
-/// A copy made by so much after an answer may be that answer. Ours: the time of the server's clock
-/// is known to some milliseconds.
-const INACCURACY: Duration = Duration::from_millis(50);
 /// The largest copy, before its compression. Ours: a larger one costs Redis more than the upstream.
 const BYTES_MAX: usize = 1024 * 1024;
 /// The compression of copies: fast.
@@ -119,18 +116,13 @@ impl ReadCache {
         }
         let names = self.far_names(replica);
         let Some(place) = far_key(&names, key) else { return Far::Nothing };
-        let mut newer_than = None;
-        if let Some(own) = own {
-            let requested_at = own.requested_at();
-            if self.store.far.take_newer(&place) {
-                newer_than = Some(requested_at);
-            } else if self.trust(cache_request, Some(own), requested_at) == Trust::Invalidated {
-                // Its own copy tells no more than it has.
-                newer_than = Some(requested_at + INACCURACY);
-            } else {
-                return Far::Nothing;
-            }
-        }
+        let newer_than = match own {
+            None => None,
+            Some(own) => match self.outdated_by(own, cache_request, &place) {
+                None => return Far::Nothing,
+                newer_than => newer_than,
+            },
+        };
         let far = self.look_far(replica, (key, &names, place), cache_request, newer_than).await;
         self.env.metrics.looked_far(match &far {
             Far::Answer(_) => "answer",
@@ -138,6 +130,29 @@ impl ReadCache {
             Far::Claimed(_) | Far::Nothing => "nothing",
         });
         far
+    }
+
+    /// The time after which an answer must have been requested that is newer than this one; `None`:
+    /// no other replica may have a newer one, or wait for it.
+    fn outdated_by(
+        &self,
+        own: &Entry,
+        cache_request: &CacheRequest,
+        place: &str,
+    ) -> Option<Timestamp> {
+        if !own.status().is_success() || !has_size_of_copy(own) {
+            return None;
+        }
+        let requested_at = own.requested_at();
+        let has_newer = self.store.far.take_newer(place);
+        if self.trust(cache_request, Some(own), requested_at) == Trust::Invalidated {
+            let path = path_of(&cache_request.job.request.target);
+            let changed_at = self.store.log.last_change(path, requested_at);
+            // The time of a purge is in no log.
+            let changed_at = changed_at.filter(|at| *at >= requested_at);
+            return Some(changed_at.unwrap_or_else(|| self.env.clock.now()));
+        }
+        has_newer.then_some(requested_at)
     }
 
     async fn look_far(
@@ -148,23 +163,30 @@ impl ReadCache {
         newer_than: Option<Timestamp>,
     ) -> Far {
         let (begun, holder) = (self.env.clock.now(), holder(replica));
+        // The rest of its patience is for a fetch of its own.
+        let patience = cache_request.job.deadline.since(begun) / 2;
+        let wait_until = begun + patience.min(CLAIMED_FOR);
         let (mut has_waited, mut pause) = (false, LOOK);
         loop {
+            // Before the question, so that a late answer counts as older than it is.
+            let asked_at = self.env.clock.now();
             // What another one has claimed is newer.
             let newer_than = newer_than.filter(|_| !has_waited);
-            let age_max = newer_than.map_or(KEPT_FOR, |than| self.env.clock.now().since(than));
+            let age_max = newer_than.map_or(KEPT_FOR, |than| {
+                asked_at.since(than).saturating_sub(Duration::from_millis(1))
+            });
             match replica.home().find_or_claim(&place, &holder, CLAIMED_FOR, age_max).await {
                 Ok(Found::Claimed) => {
                     let (replica, key) = (Arc::clone(replica), place);
                     return Far::Claimed(Claim { replica, key, is_over: false });
                 }
-                Ok(Found::Busy) if self.env.clock.now() < begun + CLAIMED_FOR => {
+                Ok(Found::Busy) if self.env.clock.now() < wait_until => {
                     has_waited = true;
                     sleep(pause).await;
                     pause = (pause * 2).min(LOOK_MAX);
                 }
                 Ok(Found::Kept(copy, age)) => {
-                    let requested_at = self.env.clock.now() - age;
+                    let requested_at = asked_at - age;
                     let Ok(copy) = replica.seal().open(&place, copy) else { return Far::Nothing };
                     let Some(entry) = self.far_entry(names, &copy, key) else {
                         return Far::Nothing;
@@ -217,6 +239,9 @@ impl ReadCache {
         if kept.is_ok() {
             let mut claim = claim;
             claim.is_over = true;
+            if matches!(result, FetchResult::Entry(_, Fetch::Changed { .. })) {
+                let _ = claim.replica.tell(Content::Copied(claim.key.clone())).await;
+            }
         }
     }
 
@@ -251,9 +276,8 @@ impl ReadCache {
     ) -> Option<(Bytes, Instant)> {
         let age = self.env.clock.now().since(entry.requested_at());
         let requested_at = timer_now().checked_sub(age)?;
-        let may_be_kept = self.may_return(key, entry, path_of(key.path_and_query()))
-            && entry.body.file().is_none()
-            && entry.body.text().len() <= BYTES_MAX;
+        let may_be_kept =
+            self.may_return(key, entry, path_of(key.path_and_query())) && has_size_of_copy(entry);
         may_be_kept.then_some(())?;
         let tokens = std::cell::RefCell::new(Vec::new());
         let number = |token: TokenKey| {
@@ -326,6 +350,10 @@ impl ReadCache {
             rules: name_of_answer(&salt, "rules", rules.collect::<Vec<_>>().join("\n").as_bytes()),
         }
     }
+}
+
+fn has_size_of_copy(entry: &Entry) -> bool {
+    entry.body.file().is_none() && entry.body.text().len() <= BYTES_MAX
 }
 
 /// The key of a copy; `None` for an answer of one client alone.
