@@ -106,7 +106,8 @@ fn replicas_share_the_cpu_time() {
 
 #[test]
 fn replicas_share_the_slots() {
-    let mut plan = minutes(reordered(Workload::Concurrency), 2);
+    // The first two seconds grant nothing, while the replicas report to a new record.
+    let mut plan = minutes(reordered(Workload::Concurrency), 4);
     plan.bots = 300;
     played_by_three(&plan, |report| assert_saturated(report, "concurrency", 100, 0.9));
 }
