@@ -173,7 +173,7 @@ impl<C: Fn() -> Option<Arc<Dispatcher>>> Syncing<C> {
             Ok((Some(answer), _)) => {
                 let budgets = answer.budgets.iter().map(|budget| budget.part);
                 let mut parts = answer.capacities.iter().copied().chain(budgets);
-                // What holds nothing is not reported on again.
+                // An account of which it holds nothing is not reported on again.
                 let holds = parts.any(|part| part.held > 0);
                 reports.held_until = holds.then_some(sent_at + HELD_FOR);
                 let budgets = answer.budgets.iter().map(|budget| budget.closed_for);

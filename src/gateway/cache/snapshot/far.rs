@@ -170,7 +170,7 @@ impl ReadCache {
         loop {
             // Before the question, so that a late answer counts as older than it is.
             let asked_at = self.env.clock.now();
-            // What another one has claimed is newer.
+            // A thing that another replica has claimed is newer.
             let newer_than = newer_than.filter(|_| !has_waited);
             let age_max = newer_than.map_or(KEPT_FOR, |than| {
                 asked_at.since(than).saturating_sub(Duration::from_millis(1))
