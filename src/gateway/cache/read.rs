@@ -11,12 +11,14 @@ use http::{HeaderMap, StatusCode};
 
 use crate::api::AccountKind;
 use crate::clock::Timestamp;
-use crate::decision::Priority;
+use crate::decision::{ClientId, Priority};
 use crate::decision::cache::key::{CacheKey, Scope};
 use crate::decision::cache::part::ByteRange;
 use crate::decision::cache::request_directives::RequestDirectives;
 use crate::decision::cache::settling::Trust;
 use crate::decision::cache::stale_reason::StaleReason;
+use crate::decision::fleet::HELD_FOR;
+use crate::state::Reach;
 use crate::telemetry::{CacheOutcome, spans};
 use crate::tokens::{Cause, Lack};
 
@@ -38,8 +40,8 @@ use crate::gateway::request::validate::ValidRequest;
 
 /// The number of joined fetches with an unsuitable answer before a request fetches alone.
 const JOINS_MAX: u32 = 3;
-/// The time for which a read with a stored answer waits while Redis is away. Ours: a request that a
-/// part still permits is sent at once.
+/// The time for which a read with a stored answer waits once Redis was away for long. Ours: a
+/// request that a floor still permits is sent at once.
 const PATIENCE_WITHOUT_REDIS: Duration = Duration::from_millis(200);
 
 /// The reason why the result of another request's fetch is of no use to a request.
@@ -149,14 +151,17 @@ impl ReadCache {
         let now = self.env.clock.now();
         let mut participant = self.join(shared, key, cache_request, entry.clone());
         progress.clone_from(&participant.progress);
-        let stale = self.stale_without_redis(entry.as_ref(), cache_request);
-        let until = stale.as_ref().map(|_| now + PATIENCE_WITHOUT_REDIS);
-        let Some(fetched_result) = self.await_result(&mut participant, job.deadline, until).await
-        else {
-            if let Some(stale) = stale {
+        let until = self.patience_without_redis(entry.as_ref(), cache_request);
+        let mut fetched_result = self.await_result(&mut participant, job.deadline, until).await;
+        if fetched_result.is_none() && until.is_some() {
+            if let Some(stale) = self.stale_without_redis(entry.as_ref(), cache_request) {
                 *progress = RequestProgress::default();
                 return Ok(Ok(stale));
             }
+            // Redis is back.
+            fetched_result = self.await_result(&mut participant, job.deadline, None).await;
+        }
+        let Some(fetched_result) = fetched_result else {
             // This request's own deadline passed while the fetch was still in the wait queue.
             let error = self.waited_too_long(job, progress, now);
             return Ok(self.stale_instead(error, entry, cache_request));
@@ -317,7 +322,6 @@ impl ReadCache {
         progress: &RequestProgress,
         since: Timestamp,
     ) -> GatewayError {
-        use crate::decision::{ClientId, LimitKind, Until};
         let now = self.env.clock.now();
         let (limit, hold) = match progress.figures(self.env.clock.moment()).held {
             Some(hold @ Hold { by: HeldBy::Limit(limit), .. }) => (limit, hold),
@@ -328,10 +332,8 @@ impl ReadCache {
                     .lack(&job.route.candidates, job.route.endpoint.tokens, now)
                     .map_or(GatewayError::TokensRejected, GatewayError::TokenUnavailable);
             }
-            _ => {
-                let (by, account) = (HeldBy::Limit(LimitKind::Probe), None);
-                (LimitKind::Probe, Hold { by, account, until: Until::Event })
-            }
+            // No limit: another replica fetches it, or an attempt has failed.
+            _ => return GatewayError::UpstreamTimeout,
         };
         let denied =
             self.dispatcher.denied_by(limit, hold, (ClientId(job.client), &job.route), since);
@@ -356,6 +358,23 @@ impl ReadCache {
             _ => return Err(error),
         };
         self.may_serve_stale(stale_reason, entry, cache_request).ok_or(error)
+    }
+
+    /// The end of the wait of a read with a stored answer while Redis is away. As long as parts of
+    /// limits last, it waits as for any limit: nobody here knows of the writes of other replicas.
+    fn patience_without_redis(
+        &self,
+        entry: Option<&Arc<Entry>>,
+        cache_request: &CacheRequest,
+    ) -> Option<Timestamp> {
+        self.stale_without_redis(entry, cache_request)?;
+        let now = self.env.clock.now();
+        let parts_end = match self.env.replica.as_ref()?.reach() {
+            Reach::In => now + HELD_FOR,
+            Reach::Out(since, _) => since + HELD_FOR,
+            Reach::Never(_) => now,
+        };
+        Some(parts_end.max(now + PATIENCE_WITHOUT_REDIS))
     }
 
     /// The stored answer of a read that need not wait for Redis, which is away.

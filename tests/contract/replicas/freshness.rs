@@ -95,6 +95,27 @@ async fn a_change_that_one_replica_finds_is_paid_for_once() {
     assert_eq!(seen.iter().map(|entry| entry.cost).sum::<u32>(), 0);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_for_the_fetch_of_another_replica_is_no_limit() {
+    let replicas = Replicas::start(Setup::new(), 2).await;
+    let gate = replicas.world.close_gate("GET", REPO);
+    let (own, leader) = (replicas.get(0, REPO), async {
+        replicas.world.held(gate, 1).await;
+        replicas.get(1, REPO).await
+    });
+    let follower = async {
+        let flights = || replicas.all().map(|one| one.gateway().cache.single_flight().waiters());
+        eventually(|| flights().sum::<usize>() == 2).await;
+        let (to, prefer) = (replicas.address(1), [("prefer", "wait=1")]);
+        let answer = replicas.world.send_to(to, Method::GET, REPO, &prefer, "").await;
+        replicas.world.open_gate(gate);
+        answer
+    };
+    let (own, led, followed) = tokio::join!(own, leader, follower);
+    all_have_status(&[own, led], 200);
+    followed.assert_status(504);
+}
+
 /// Reads one thing a hundred times at once, through all of three replicas.
 async fn assert_read_once(replicas: &Replicas) -> Vec<Reply> {
     let before = replicas.world.upstream_requests().len();

@@ -2,11 +2,12 @@
 
 use serde_json::json;
 use weir::decision::fleet::{HELD_FOR, HeldPart};
+use weir::state::TOUCH;
 
 use futures_util::future::join_all;
 
 use super::{Stage, assert_none_refused, setup};
-use crate::replicas::Replicas;
+use crate::replicas::{Replicas, is_away};
 use crate::support::redis_server::RedisServer;
 use crate::support::{bounded, eventually};
 
@@ -181,4 +182,35 @@ async fn a_stored_answer_needs_no_wait_for_redis() {
     stale.assert_status(200);
     let how = stale.header("cache-status").unwrap();
     assert!(how.contains("stale-if-limited"), "{how}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_short_outage_of_redis_brings_no_stale_answer() {
+    const REPO: &str = "/repos/acme/widgets";
+    const LIST: &str = "/repos/acme/widgets/issues";
+    let redis = RedisServer::start(&[]);
+    let each = [(redis.url(), None)];
+    let one_at_once = setup("10m").config("[limits]\nconcurrency = 1\n");
+    let mut replicas = Replicas::start_each(one_at_once, redis, 1, &each).await;
+    let mut redis = replicas.redis.take().unwrap();
+    replicas.get(0, REPO).await.assert_status(200);
+    let gate = replicas.world.close_gate("GET", LIST);
+    let slow = async {
+        bounded(replicas.get(0, LIST)).await.assert_status(200);
+    };
+    let in_outage = async {
+        replicas.world.held(gate, 1).await;
+        redis.kill();
+        eventually(|| is_away(replicas.all().next().unwrap())).await;
+        let read = async { bounded(replicas.get(0, REPO)).await };
+        let later = async {
+            let clock = &replicas.world.clock;
+            clock.reach(clock.now() + TOUCH).await;
+            replicas.world.open_gate(gate);
+        };
+        tokio::join!(read, later).0
+    };
+    let ((), read) = tokio::join!(slow, in_outage);
+    read.assert_status(200);
+    assert!(read.cache_status().contains("fwd-status=304"), "{}", read.cache_status());
 }
