@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::Reply;
 use super::budgets::{accounts_of, token_states};
 use super::clients::active_clients;
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, timer_now};
 use crate::decision::AccountSnapshot;
 use crate::decision::fleet::{FLOOR_FOR, HELD_FOR};
 use crate::gateway::{Gateway, WithoutToken};
@@ -245,7 +245,8 @@ fn set_clients(gateway: &Gateway, metrics: &Metrics) {
 
 /// Replicas that were heard, with this one.
 fn heard(gateway: &Gateway) -> u64 {
-    gateway.env.replica.as_ref().map_or(1, |replica| replica.peers.count()) as u64
+    let replica = gateway.env.replica.as_ref();
+    replica.map_or(1, |replica| replica.peers.count(timer_now())) as u64
 }
 
 fn set_parts(metrics: &Metrics, accounts: &[AccountSnapshot]) {

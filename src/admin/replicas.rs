@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::{Reply, pages};
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, timer_now};
 use crate::decision::fleet::{HeldPart, ReplicaId};
 use crate::gateway::Gateway;
 use crate::state::{Reach, Replica};
@@ -71,7 +71,7 @@ pub fn of(gateway: &Gateway) -> Option<Replicas> {
     Some(Replicas {
         replica: name(replica.id()),
         since: replica.since().as_secs(),
-        heard: replica.peers.count(),
+        heard: replica.peers.count(timer_now()),
         redis: redis.to_owned(),
         out_since,
         reason,

@@ -3,6 +3,8 @@
 //! The request that notes one waits until all replicas have noted it too ([`Changes::all_noted`]),
 //! before it answers its client. Changes of the same moment go in one message.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
@@ -42,6 +44,7 @@ pub struct Changes {
     pending: Mutex<Pending>,
     grown: Notify,
     noted: watch::Sender<u64>,
+    are_stuck: AtomicBool,
 }
 
 #[derive(Default)]
@@ -79,6 +82,26 @@ impl Changes {
         }
     }
 
+    /// Adds further changes to those that could not be said. Returns the number of all so far.
+    pub fn add_to(&self, changes: &mut Vec<Change>) -> u64 {
+        let mut pending = self.pending.lock();
+        changes.append(&mut pending.changes);
+        if changes.len() > CHANGES_MAX {
+            *changes = vec![Change::Below("/".to_owned())];
+        }
+        pending.count
+    }
+
+    /// Notes whether the last attempt to say changes has failed.
+    pub fn set_stuck(&self, are_stuck: bool) {
+        self.are_stuck.store(are_stuck, Ordering::Release);
+    }
+
+    /// True if there are changes that could not be said. Their clients wait no longer for ever.
+    pub fn are_stuck(&self) -> bool {
+        self.are_stuck.load(Ordering::Acquire)
+    }
+
     /// All changes up to this number have been noted by all replicas.
     pub fn noted(&self, count: u64) {
         self.noted.send_replace(count);
@@ -111,6 +134,22 @@ mod tests {
         let (_, count) = changes.next().await;
         changes.noted(count);
         assert_eq!(changes.all_noted().now_or_never(), Some(()));
+    }
+
+    #[tokio::test]
+    async fn changes_that_could_not_be_said_take_later_ones_along() {
+        let changes = Changes::default();
+        changes.note(Change::Exactly("/a".to_owned()));
+        let (mut said, _) = changes.next().await;
+        changes.note(Change::Exactly("/b".to_owned()));
+        assert_eq!(changes.add_to(&mut said), 2);
+        assert_eq!(said, ["/a", "/b"].map(|path| Change::Exactly(path.to_owned())));
+        assert!(changes.next().now_or_never().is_none());
+        for number in 0..CHANGES_MAX {
+            changes.note(Change::Exactly(format!("/{number}")));
+        }
+        changes.add_to(&mut said);
+        assert_eq!(said, [Change::Below("/".to_owned())]);
     }
 
     #[tokio::test]

@@ -176,6 +176,10 @@ async fn a_thing_is_made_by_one_and_found_by_all() {
             tokio::task::yield_now().await;
         }
         assert!(matches!(find("a", MINUTE).await, Found::Kept(..)), "the claim is over");
+        let long = Bytes::from(vec![7; 200_000]);
+        home.keep("key", long.clone(), timer_now(), MINUTE).await.unwrap();
+        let Found::Kept(found, _) = find("a", MINUTE).await else { panic!("it is kept") };
+        assert!(found == long);
         home.keep("key", thing, timer_now(), Duration::from_millis(1)).await.unwrap();
         while find("a", MINUTE).await != Found::Claimed {
             tokio::task::yield_now().await;

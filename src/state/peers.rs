@@ -9,8 +9,12 @@ use tokio::time::Instant;
 
 use crate::decision::fleet::ReplicaId;
 
-/// A replica that says nothing for so long is none any more. Ours: twenty of its messages.
-const GONE_AFTER: Duration = Duration::from_secs(5);
+/// Nobody waits for a replica that has said nothing for so long. Ours: twenty of its messages.
+const AWAITED_FOR: Duration = Duration::from_secs(5);
+/// A replica that says nothing for so long is none any more. Its last write began within a second
+/// of its last message, and the upstream executes none for longer than 10 s (SPECIFICATION, "Limits
+/// in practice"). Ours: some seconds more.
+const GONE_AFTER: Duration = Duration::from_secs(15);
 
 /// See the module.
 #[derive(Default)]
@@ -27,18 +31,29 @@ struct Peer {
 }
 
 impl Peers {
-    /// Notes that a replica, this one among them, is there.
-    pub fn heard(&self, id: ReplicaId, now: Instant) {
+    /// Notes that a replica, this one among them, is there. Returns true if another one has been
+    /// silent for so long that it is forgotten.
+    pub fn heard(&self, id: ReplicaId, now: Instant) -> bool {
         let mut heard = self.heard.lock();
         heard.entry(id).or_insert(Peer { heard_at: now, noted: 0 }).heard_at = now;
+        let before = heard.len();
         heard.retain(|_, peer| now < peer.heard_at + GONE_AFTER);
+        heard.len() < before
+    }
+
+    /// The time since the last word of the replica that has been silent for longest.
+    pub fn silence(&self, now: Instant) -> Duration {
+        let heard = self.heard.lock();
+        let silences = heard.values().map(|peer| now.saturating_duration_since(peer.heard_at));
+        silences.max().unwrap_or_default()
     }
 
     /// Notes that a replica has noted the changes of a message.
     pub fn noted(&self, id: ReplicaId, number: u64, now: Instant) {
         let mut heard = self.heard.lock();
         let peer = heard.entry(id).or_insert(Peer { heard_at: now, noted: 0 });
-        (peer.heard_at, peer.noted) = (now, peer.noted.max(number));
+        // Not its being there: it says that only after its own changes.
+        peer.noted = peer.noted.max(number);
         drop(heard);
         self.changed.notify_waiters();
     }
@@ -49,16 +64,18 @@ impl Peers {
         self.changed.notify_waiters();
     }
 
-    /// Waits until all replicas, at least `own`, have noted the changes of a message.
-    pub async fn all_noted(&self, own: ReplicaId, number: u64) {
+    /// Waits until all replicas that were heard of late, and at least `own`, have noted the changes
+    /// of a message.
+    pub async fn all_noted(&self, own: ReplicaId, number: u64, now: impl Fn() -> Instant) {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             // Registered before the check, so that no change is missed in between.
             changed.as_mut().enable();
             {
-                let heard = self.heard.lock();
+                let (heard, now) = (self.heard.lock(), now());
                 let has_noted = |peer: &Peer| peer.noted >= number;
-                if heard.get(&own).is_some_and(has_noted) && heard.values().all(has_noted) {
+                let mut awaited = heard.values().filter(|peer| now < peer.heard_at + AWAITED_FOR);
+                if heard.get(&own).is_some_and(has_noted) && awaited.all(has_noted) {
                     return;
                 }
             }
@@ -66,9 +83,10 @@ impl Peers {
         }
     }
 
-    /// The number of replicas, with this one.
-    pub fn count(&self) -> usize {
-        self.heard.lock().len().max(1)
+    /// The number of replicas that were heard of late, with this one.
+    pub fn count(&self, now: Instant) -> usize {
+        let heard = self.heard.lock();
+        heard.values().filter(|peer| now < peer.heard_at + AWAITED_FOR).count().max(1)
     }
 }
 
@@ -87,20 +105,25 @@ mod tests {
         let (peers, now) = (Peers::default(), timer_now());
         peers.heard(OTHER, now);
         peers.noted(OTHER, 1, now);
-        assert_eq!(peers.all_noted(OWN, 1).now_or_never(), None, "not heard here");
+        let are_noted = |number, at| peers.all_noted(OWN, number, move || at).now_or_never();
+        assert_eq!(are_noted(1, now), None, "not heard here");
         peers.noted(OWN, 1, now);
-        assert_eq!(peers.all_noted(OWN, 1).now_or_never(), Some(()));
+        assert_eq!(are_noted(1, now), Some(()));
         peers.noted(OWN, 2, now);
-        assert_eq!(peers.all_noted(OWN, 2).now_or_never(), None);
+        assert_eq!(are_noted(2, now), None);
+        assert_eq!(are_noted(2, now + AWAITED_FOR), Some(()), "it has been silent");
         peers.left(OTHER);
-        assert_eq!(peers.all_noted(OWN, 2).now_or_never(), Some(()));
+        assert_eq!(are_noted(2, now), Some(()));
     }
 
     #[test]
     fn a_silent_replica_is_forgotten() {
         let (peers, now) = (Peers::default(), timer_now());
-        peers.heard(OTHER, now);
-        peers.heard(OWN, now + GONE_AFTER);
-        assert_eq!(peers.count(), 1);
+        assert!(!peers.heard(OTHER, now));
+        let later = now + AWAITED_FOR;
+        assert!(!peers.heard(OWN, later));
+        assert_eq!((peers.count(later), peers.silence(later)), (1, AWAITED_FOR));
+        assert!(peers.heard(OWN, now + GONE_AFTER), "nobody knows what it has changed");
+        assert_eq!(peers.silence(now + GONE_AFTER), Duration::ZERO);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, broadcast};
 
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, timer_now};
 use crate::config;
 use crate::decision::fleet::ReplicaId;
 
@@ -34,6 +34,8 @@ pub struct Replica {
     reach: Mutex<Reach>,
     /// The end of the time in which nothing that the others said can be unheard, in milliseconds.
     touched_until: AtomicU64,
+    /// The same for all replicas that are known: as long as none of them is silent.
+    heard_until: AtomicU64,
     touched: Notify,
     seal: RwLock<Seal>,
     /// Changes that the others are to hear of.
@@ -63,7 +65,7 @@ impl Replica {
         let connection = home.connection();
         let reach = Mutex::new(Reach::Never("not connected yet".to_owned()));
         Arc::new(Self {
-            long: Connection::begin_second(settings, &connection),
+            long: home.long_connection(),
             connection,
             home,
             id: ReplicaId(number),
@@ -71,6 +73,7 @@ impl Replica {
             prefix: Arc::clone(&settings.prefix),
             reach,
             touched_until: AtomicU64::new(0),
+            heard_until: AtomicU64::new(0),
             touched: Notify::new(),
             seal: RwLock::default(),
             changes: Changes::default(),
@@ -148,6 +151,19 @@ impl Replica {
     /// Returns true if the others may have said something that this replica has not heard.
     pub fn is_out_of_touch(&self, now: Timestamp) -> bool {
         now.as_millis() >= self.touched_until.load(Ordering::Acquire)
+    }
+
+    /// Notes that some time may have passed since the last word of a replica.
+    pub fn look_for_silence(&self, now: Timestamp) {
+        let until = now + TOUCH - self.peers.silence(timer_now());
+        self.heard_until.store(until.as_millis(), Ordering::Release);
+    }
+
+    /// Returns true if a replica may have completed a change since `at` that is unheard here. A
+    /// silent one completes none within [`TOUCH`]: it waits longer for the others to note it.
+    pub fn may_have_missed(&self, at: Timestamp, now: Timestamp) -> bool {
+        let is_silent = || now.as_millis() >= self.heard_until.load(Ordering::Acquire);
+        self.is_out_of_touch(now) || at + TOUCH <= now && is_silent()
     }
 
     /// Waits until this replica hears the others.

@@ -21,6 +21,8 @@ const GATHERING: Duration = Duration::from_secs(2 * REPORTED_WITHIN.as_secs());
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     began: Timestamp,
+    /// The run of the server that keeps it.
+    kept_by: String,
     replicas: BTreeMap<ReplicaId, Replica>,
     /// Amounts that silent replicas may have used or may use, until they count no more.
     gone: BTreeMap<String, Vec<Gone>>,
@@ -75,6 +77,16 @@ impl Record {
         Self { began: now, ..Self::default() }
     }
 
+    /// Notes which run of a server keeps the record. Another one may have an older state of it, as
+    /// after a restart from a copy on disk. So it begins again, with what is known.
+    pub fn kept_by(&mut self, run: &str, now: Timestamp) {
+        if self.kept_by != run {
+            run.clone_into(&mut self.kept_by);
+            self.began = now;
+            self.writes.holder = None;
+        }
+    }
+
     /// Notes what a replica reports, and grants it what is free. `now` is the time of the shared
     /// clock. `None`: a later report of the replica has come before.
     pub fn sync(&mut self, now: Timestamp, id: ReplicaId, report: &Report) -> Option<Answer> {
@@ -101,7 +113,7 @@ impl Record {
         });
         let budgets = budgets.collect();
         self.cooldown_until = self.cooldown_until.max(end_of(now, report.cooldown));
-        self.writes.sync(now, id, report.writes);
+        self.writes.sync(now, id, report.writes, may_grant);
         Some(Answer {
             capacities,
             budgets,
@@ -254,7 +266,7 @@ impl Record {
 }
 
 impl Writes {
-    fn sync(&mut self, now: Timestamp, id: ReplicaId, report: WritesReport) {
+    fn sync(&mut self, now: Timestamp, id: ReplicaId, report: WritesReport, may_grant: bool) {
         for (last, age) in self.last.iter_mut().zip(report.last) {
             *last = (*last).max(age.map(|age| now - age));
         }
@@ -272,7 +284,7 @@ impl Writes {
             (true, false) if !is_waiting => self.waiting.push(id),
             (true, _) => {}
         }
-        if self.holder.is_none() && self.waiting.first() == Some(&id) {
+        if may_grant && self.holder.is_none() && self.waiting.first() == Some(&id) {
             self.waiting.remove(0);
             self.holder = Some(id);
         }

@@ -4,6 +4,7 @@ use super::*;
 
 const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
 const READY: Timestamp = Timestamp::from_secs(1_800_000_010);
+const GATHERED: Duration = Duration::from_secs(2);
 const MINUTE: Duration = Duration::from_secs(60);
 const ONE: ReplicaId = ReplicaId(1);
 const TWO: ReplicaId = ReplicaId(2);
@@ -129,6 +130,34 @@ fn a_new_record_grants_nothing_before_all_have_reported() {
 }
 
 #[test]
+fn an_older_state_of_a_record_waits_for_all_reports() {
+    let (mut record, mut one, mut two) = two();
+    record.kept_by("first", NOW);
+    one.sync(&mut record, READY, wants(0, 0, 10));
+    let copy = record.clone();
+    record.kept_by("first", READY);
+    assert_eq!(one.sync(&mut record, READY, wants(10, 10, 50)).held, 60);
+    // The server was restarted with what its disk had.
+    let (mut record, back) = (copy, READY + Duration::from_secs(5));
+    record.kept_by("second", back);
+    assert_eq!(two.sync(&mut record, back, wants(0, 0, 100)).held, 0);
+    assert_eq!(one.sync(&mut record, back, wants(60, 40, 0)).held, 60);
+    let ready = back + GATHERED;
+    record.kept_by("second", ready);
+    assert_eq!(two.sync(&mut record, ready, wants(0, 0, 100)).held, 40);
+}
+
+#[test]
+fn a_turn_to_write_waits_for_all_reports_to_a_new_record() {
+    let (mut record, mut one, mut two) = two();
+    let asks = WritesReport { wants: true, ..WritesReport::default() };
+    let sends = WritesReport { in_flight: true, last: [Some(Duration::ZERO), None], ..asks };
+    assert!(!two.writes(&mut record, NOW, asks));
+    assert!(!one.writes(&mut record, NOW, sends), "its write is on its way");
+    assert!(two.writes(&mut record, READY, asks));
+}
+
+#[test]
 fn replicas_share_a_budget_to_the_last_unit() {
     let (mut record, mut one, mut two) = two();
     let first = one.spend(&mut record, READY, budget(window(999, 3_600), wants(1, 1, 500)));
@@ -184,6 +213,19 @@ fn spending_of_a_replica_that_a_lost_record_knew_counts_once() {
     two.spend(&mut record, READY, back);
     one.spend(&mut record, READY, budget(window(900, 3_600), wants(40, 40, 0)));
     assert_eq!(record.budget("core").unwrap().taken(), 105, "with those in flight");
+}
+
+#[test]
+fn spending_that_an_older_state_of_a_record_lacks_counts_once() {
+    let (mut record, mut one, mut two) = two();
+    record.kept_by("first", NOW);
+    one.spend(&mut record, READY, budget(window(950, 3_600), wants(20, 5, 0)));
+    let mut record = record.clone();
+    record.kept_by("second", READY);
+    // The other one has heard of what the first one has spent since.
+    two.spend(&mut record, READY, budget(window(850, 3_600), wants(0, 0, 10)));
+    one.spend(&mut record, READY, budget(window(850, 3_600), wants(105, 105, 0)));
+    assert_eq!(record.budget("core").unwrap().taken(), 150, "45 of them were spent by others");
 }
 
 #[test]

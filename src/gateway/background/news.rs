@@ -3,7 +3,8 @@
 //!
 //! A change is noted by all before the client that made it has its answer. A replica that has not
 //! heard itself for a second serves nothing without the upstream, because it may have missed a
-//! change. Nobody waits for such a one any longer.
+//! change. Nobody waits for such a one any longer. The same holds while another replica is silent:
+//! it may have made a change that nobody has heard of.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::clock::{Timestamp, timer_now};
+use crate::decision::fleet::ReplicaId;
 use crate::gateway::background::findings::{read, shared};
 use crate::gateway::cache::invalidation::purge::Prefix;
 use crate::gateway::cache::read_cache::ReadCache;
@@ -59,18 +61,16 @@ pub async fn keep_hearing(
             heard = news.next() => heard,
             _ = ticks.tick() => {
                 let Some(concerned) = current() else { return };
+                // Replicas that hear of it rely on having heard of its changes.
+                if replica.changes.are_stuck() {
+                    continue;
+                }
                 let findings = findings_of(&replica, &concerned);
                 number += 1;
                 unheard.truncate(UNHEARD_MAX - 1);
                 unheard.push_front((number, concerned.cache.now()));
-                let (replica, number) = (Arc::clone(&replica), number);
                 // Not awaited: what the others say must not wait for it.
-                tokio::spawn(async move {
-                    let is_said = replica.tell(Content::Here(number)).await.is_ok();
-                    if is_said && !findings.is_empty() {
-                        let _ = replica.tell(Content::Learned(findings)).await;
-                    }
-                });
+                tokio::spawn(say(Arc::clone(&replica), number, findings));
                 continue;
             }
         };
@@ -86,13 +86,16 @@ pub async fn keep_hearing(
                 let is_own = from == replica.id();
                 match content {
                     Content::Here(heard) => {
-                        replica.peers.heard(from, timer_now());
+                        hear_of(&replica, cache, from);
                         let sent = unheard.iter().find(|(sent, _)| is_own && *sent == heard);
                         if let Some((_, sent_at)) = sent {
                             replica.touch(*sent_at);
                         }
                     }
-                    Content::Gone => replica.peers.left(from),
+                    Content::Gone => {
+                        replica.peers.left(from);
+                        replica.look_for_silence(cache.now());
+                    }
                     Content::Limited(closed) if !is_own => _ = limited.try_send(closed),
                     Content::Changed(number, _) if is_own => {
                         replica.peers.noted(from, number, timer_now());
@@ -118,6 +121,23 @@ pub async fn keep_hearing(
             }
         }
     }
+}
+
+/// Says that this replica is there, and what it has learned.
+async fn say(replica: Arc<Replica>, number: u64, findings: Vec<SharedFinding>) {
+    let is_said = replica.tell(Content::Here(number)).await.is_ok();
+    if is_said && !findings.is_empty() {
+        let _ = replica.tell(Content::Learned(findings)).await;
+    }
+}
+
+/// Notes that a replica is there.
+fn hear_of(replica: &Replica, cache: &ReadCache, id: ReplicaId) {
+    if replica.peers.heard(id, timer_now()) {
+        // A silent one, now forgotten, may have changed anything.
+        cache.store().log.changed_below("/", cache.now());
+    }
+    replica.look_for_silence(cache.now());
 }
 
 /// Learns what another replica has learned.
@@ -165,13 +185,15 @@ fn note(concerned: &Concerned, changes: Vec<Change>, forget_forms: &impl Fn()) {
 /// Says what has changed here, until all have noted it.
 pub async fn keep_telling(replica: Arc<Replica>) {
     for number in 1.. {
-        let (changes, count) = replica.changes.next().await;
-        let content = Content::Changed(number, changes);
-        // Never given up: the client that made the change has no answer before.
-        while replica.tell(content.clone()).await.is_err() {
+        let (mut changes, mut count) = replica.changes.next().await;
+        // Never given up, though the client that made the change gets its answer at last.
+        while replica.tell(Content::Changed(number, changes.clone())).await.is_err() {
+            replica.changes.set_stuck(true);
             sleep(PAUSE).await;
+            count = replica.changes.add_to(&mut changes);
         }
-        let noted = replica.peers.all_noted(replica.id(), number);
+        replica.changes.set_stuck(false);
+        let noted = replica.peers.all_noted(replica.id(), number, timer_now);
         let _ = timeout(NOTED_WITHIN, noted).await;
         replica.changes.noted(count);
     }

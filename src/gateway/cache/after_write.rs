@@ -133,12 +133,17 @@ impl ReadCache {
         let Some(replica) = &self.env.replica else { return };
         if timeout(NOTED_WITHIN, replica.changes.all_noted()).await.is_err() {
             tracing::warn!(
-                "Redis went out of reach during a write: other replicas may serve what it changed, at most for the lifetimes in the config"
+                "Redis went out of reach during a write: the other replicas were not told what it changed"
             );
         }
     }
 
-    /// True if another replica may have invalidated what this one has stored.
+    /// True if another replica may have changed what was requested here at `at`.
+    pub fn may_have_missed(&self, at: Timestamp, now: Timestamp) -> bool {
+        self.env.replica.as_ref().is_some_and(|replica| replica.may_have_missed(at, now))
+    }
+
+    /// True if this replica does not hear what it says to the others.
     pub fn is_out_of_touch(&self, now: Timestamp) -> bool {
         self.env.replica.as_ref().is_some_and(|replica| replica.is_out_of_touch(now))
     }

@@ -120,7 +120,7 @@ impl ReadCache {
         found: Option<&Entry>,
         requested_at: Timestamp,
     ) -> Trust {
-        if self.is_out_of_touch(self.env.clock.now()) {
+        if self.may_have_missed(requested_at, self.env.clock.now()) {
             return Trust::Invalidated;
         }
         self.known_trust(cache_request, found, requested_at)

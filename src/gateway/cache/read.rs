@@ -11,13 +11,13 @@ use http::{HeaderMap, StatusCode};
 
 use crate::api::AccountKind;
 use crate::clock::Timestamp;
-use crate::decision::{ClientId, Priority};
 use crate::decision::cache::key::{CacheKey, Scope};
 use crate::decision::cache::part::ByteRange;
 use crate::decision::cache::request_directives::RequestDirectives;
 use crate::decision::cache::settling::Trust;
 use crate::decision::cache::stale_reason::StaleReason;
 use crate::decision::fleet::HELD_FOR;
+use crate::decision::{ClientId, Priority};
 use crate::state::Reach;
 use crate::telemetry::{CacheOutcome, spans};
 use crate::tokens::{Cause, Lack};
@@ -431,7 +431,7 @@ impl ReadCache {
         let may_be_served = |entry: &Arc<Entry>| {
             let directives = RequestDirectives::of(request_headers, self.env.mode);
             let trust = |entry: &Entry| {
-                if self.is_out_of_touch(now) {
+                if self.may_have_missed(entry.requested_at(), now) {
                     return Trust::Invalidated;
                 }
                 self.store.trust(&valid.path, entry.requested_at())

@@ -33,6 +33,16 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// minute tries again.
 const FULL_FOR: Duration = Duration::from_mins(1);
 
+/// The longest thing that goes with short commands. Ours: half a millisecond at a gigabit a second.
+pub const SHORT_BYTES_MAX: usize = 64 * 1024;
+/// Bytes that Redis takes or gives at least in this time. Ours: a link of 32 megabits a second.
+const BYTES_PER_MICROSECOND: u64 = 4;
+
+/// The time that a thing of this length takes at most.
+pub const fn time_for(bytes: usize) -> Duration {
+    Duration::from_micros(bytes as u64 / BYTES_PER_MICROSECOND)
+}
+
 /// See the module.
 pub struct Connection {
     /// `None`: the settings are of no use.

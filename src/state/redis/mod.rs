@@ -29,7 +29,7 @@ use crate::config;
 use crate::decision::fleet::{Answer, Record, ReplicaId, Report};
 
 pub use check::{Examined, Unsuitable};
-pub use connection::Connection;
+pub use connection::{Connection, SHORT_BYTES_MAX, time_for};
 
 /// Attempts to replace a record that others replace at the same time. Each failed one means that
 /// another replica has succeeded, so that a hundred replicas come to their end.
@@ -37,11 +37,15 @@ const ATTEMPTS: u32 = 128;
 /// The time for which a look at the server's clock counts. Ours: clocks drift apart by less than a
 /// millisecond meanwhile, and the server may be another one.
 const CLOCK_KEPT: Duration = Duration::from_secs(5);
+/// The place of a thing behind its time.
+const THING_AT: usize = 17;
 /// Length of the id before a record.
 const ID_LEN: usize = 16;
 
-/// Reads a record with the server's time.
-const READ: &str = "return {redis.call('GET', KEYS[1]), redis.call('TIME')}";
+/// Reads a record with the server's time, and with its run.
+const READ: &str = "\
+local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+return {redis.call('GET', KEYS[1]), redis.call('TIME'), run or ''}";
 /// Replaces a record if it is the one that was read, and the reading is not long ago. A server
 /// without memory takes no `SET` as the first change, but as the second one.
 const REPLACE: &str = "\
@@ -67,16 +71,20 @@ if string.sub(held, 1, 1) == 'C' then
 end
 if held ~= '' then
   local age = math.max(0, now - tonumber(string.sub(held, 2, 17)))
-  if age <= tonumber(ARGV[3]) then return {2, string.sub(held, 18), age} end
+  local is_kept = age <= tonumber(ARGV[3])
+  if is_kept and #held > tonumber(ARGV[4]) then return {3, '', age} end
+  if is_kept then return {2, string.sub(held, 18), age} end
 end
 local lifetime = math.max(tonumber(ARGV[2]), redis.call('PTTL', KEYS[1]))
 local claim = 'C' .. string.format('%016.0f', now + ARGV[2]) .. own .. held
 redis.call('SET', KEYS[1], claim, 'PX', lifetime)
 return {0, '', 0}";
-/// Keeps a thing that was made at a time of the server's clock.
+/// Keeps a thing that was made at a time of the server's clock, and that had this age when it was
+/// sent. In a cluster the time may be by the clock of another node, and the command may be late.
 const KEEP: &str = "\
 local time = redis.call('TIME')
-local made = math.min(time[1] * 1000 + math.floor(time[2] / 1000), tonumber(ARGV[2]))
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local made = math.min(now - ARGV[4], tonumber(ARGV[2]))
 redis.call('SET', KEYS[1], 'T' .. string.format('%016.0f', made) .. ARGV[1], 'PX', ARGV[3])
 return 1";
 const TIME: &str = "return redis.call('TIME')";
@@ -88,9 +96,15 @@ if string.sub(held, 18, line) ~= ARGV[1] .. '\\n' then return 0 end
 if line == #held then return redis.call('DEL', KEYS[1]) end
 redis.call('SET', KEYS[1], string.sub(held, line + 1), 'KEEPTTL')
 return 1";
+/// The most bytes that such a long thing is given time for. Ours: twice the largest copy of an
+/// answer.
+const THING_BYTES_MAX: usize = 2 * 1024 * 1024;
+
 /// See the module. Cheap to share.
 pub struct RedisHome {
     connection: Arc<Connection>,
+    /// For long things, which would hold up the rest.
+    long: Arc<Connection>,
     prefix: Arc<str>,
     server_clock: Mutex<Option<ServerClock>>,
 }
@@ -113,8 +127,9 @@ impl RedisHome {
     /// Begins to connect. Must run on a tokio runtime.
     pub fn begin(settings: &config::Redis) -> Self {
         let connection = Connection::begin(settings);
+        let long = Connection::begin_second(settings, &connection);
         let prefix = Arc::clone(&settings.prefix);
-        Self { connection, prefix, server_clock: Mutex::default() }
+        Self { connection, long, prefix, server_clock: Mutex::default() }
     }
 
     /// Connects once, and checks that the server is usable. Returns the time of its clock.
@@ -127,6 +142,11 @@ impl RedisHome {
         Arc::clone(&self.connection)
     }
 
+    /// The connection for long commands and answers.
+    pub fn long_connection(&self) -> Arc<Connection> {
+        Arc::clone(&self.long)
+    }
+
     /// Waits for a connection.
     #[cfg(test)]
     pub(crate) async fn connected(&self) {
@@ -137,10 +157,9 @@ impl RedisHome {
         format!("{}:{kind}:{name}", self.prefix)
     }
 
-    async fn read(&self, key: &str) -> Result<(Option<Bytes>, Timestamp), Away> {
-        let (text, (seconds, micros)): (Option<Bytes>, (u64, u64)) =
-            self.connection.run(&eval(READ, key)).await?;
-        Ok((text, self.noted((seconds, micros))))
+    async fn read(&self, key: &str) -> Result<(Option<Bytes>, Timestamp, String), Away> {
+        let (text, time, run) = self.connection.run(&eval(READ, key)).await?;
+        Ok((text, self.noted(time), run))
     }
 
     /// Notes a time that the server has just given.
@@ -168,9 +187,10 @@ impl RedisHome {
     ) -> Result<(T, u32), Away> {
         let key = self.key("account", account);
         for conflicts in 0..ATTEMPTS {
-            let (text, now) = self.read(&key).await?;
+            let (text, now, run) = self.read(&key).await?;
             let before = text.as_deref().and_then(|text| text.get(..ID_LEN)).unwrap_or_default();
             let mut record = text.as_deref().and_then(decoded).unwrap_or_else(|| Record::new(now));
+            record.kept_by(&run, now);
             let changed = change(now, &mut record);
             let replace = eval(REPLACE, &key)
                 .arg(before)
@@ -227,7 +247,7 @@ impl Home for RedisHome {
     }
 
     async fn record(&self, account: &str) -> Result<(Option<Record>, Timestamp), Away> {
-        let (text, now) = self.read(&self.key("account", account)).await?;
+        let (text, now, _) = self.read(&self.key("account", account)).await?;
         Ok((text.as_deref().and_then(decoded), now))
     }
 
@@ -248,13 +268,20 @@ impl Home for RedisHome {
         lifetime: Duration,
         age_max: Duration,
     ) -> Result<Found, Away> {
-        let mut find = eval(FIND_OR_CLAIM, &self.key("kept", key));
-        find.arg(holder).arg(millis(lifetime)).arg(millis(age_max));
+        let key = self.key("kept", key);
+        let mut find = eval(FIND_OR_CLAIM, &key);
+        find.arg(holder).arg(millis(lifetime)).arg(millis(age_max)).arg(SHORT_BYTES_MAX);
         let (what, thing, age): (u8, Bytes, u64) = self.connection.run(&find).await?;
         Ok(match what {
             0 => Found::Claimed,
             1 => Found::Busy,
-            _ => Found::Kept(thing, Duration::from_millis(age)),
+            2 => Found::Kept(thing, Duration::from_millis(age)),
+            _ => {
+                // A newer thing counts as older than it is, and a claim is none that can be read.
+                let get = cmd("GETRANGE").arg(key).arg(THING_AT).arg(-1).to_owned();
+                let thing = self.long.run_long(time_for(THING_BYTES_MAX), &get).await?;
+                Found::Kept(thing, Duration::from_millis(age))
+            }
         })
     }
 
@@ -270,9 +297,14 @@ impl Home for RedisHome {
         }
         // By the clock before the command leaves, which may be late.
         let now = self.server_time().await?;
-        let made = now.as_millis().saturating_sub(millis(timer_now() - made_at));
+        let age = millis(timer_now() - made_at);
+        let made = now.as_millis().saturating_sub(age);
         let mut keep = eval(KEEP, &self.key("kept", key));
-        self.connection.run(keep.arg(&*thing).arg(made).arg(millis(lifetime))).await
+        keep.arg(&*thing).arg(made).arg(millis(lifetime)).arg(age);
+        if thing.len() > SHORT_BYTES_MAX {
+            return self.long.run_long(time_for(thing.len()), &keep).await;
+        }
+        self.connection.run(&keep).await
     }
 
     async fn give_up(&self, key: &str, holder: &str) -> Result<(), Away> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use futures_util::future::select_ok;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
@@ -34,6 +35,10 @@ pub(super) const OPENED_WITHIN: Duration = Duration::from_secs(1);
 /// limits end that it keeps (`decision::fleet::HELD_FOR`).
 const LOOKED_UP_EVERY: Duration = Duration::from_secs(3);
 
+/// The longest wait for the answers of Sentinels, if there is one. Ours: half of the time for a
+/// connection.
+const ASKED_FOR: Duration = Duration::from_millis(500);
+
 /// An open connection. Cheap to clone.
 #[derive(Clone)]
 pub(super) enum Wire {
@@ -53,7 +58,7 @@ pub(super) struct Opener {
 /// The way to a server.
 enum Way {
     Node(Box<Client>),
-    /// By the first Sentinel that knows it.
+    /// By what most Sentinels say.
     Sentinels(Vec<AsyncMutex<SentinelClient>>),
     /// A cluster, with its nodes one by one for messages.
     Cluster(Box<ClusterClient>, Vec<Client>),
@@ -223,13 +228,42 @@ impl Opener {
     }
 }
 
-/// Asks all Sentinels at once, because one that is lost may take long to say nothing.
+/// Asks all Sentinels at once, because one that is lost may take long to say nothing. Takes the
+/// primary that most of them name: a split may leave one with an old primary.
 async fn find_primary(sentinels: &[AsyncMutex<SentinelClient>]) -> RedisResult<Client> {
     let asked = sentinels.iter().map(|sentinel| async {
         let mut sentinel = sentinel.lock().await;
         sentinel.async_get_client().await
     });
-    first_of(asked).await
+    let mut answers: FuturesUnordered<_> = asked.collect();
+    let (mut named, mut fault) = (Vec::<(Client, usize)>::new(), no_node());
+    let ended = sleep(ASKED_FOR);
+    let mut ended = std::pin::pin!(ended);
+    loop {
+        let answer = tokio::select! {
+            answer = answers.next() => answer,
+            () = &mut ended => None,
+        };
+        match answer {
+            Some(Ok(client)) => {
+                let address = |client: &Client| client.get_connection_info().addr().to_string();
+                let known = named.iter_mut().find(|(known, _)| address(known) == address(&client));
+                match known {
+                    Some((_, count)) => *count += 1,
+                    None => named.push((client, 1)),
+                }
+                if let Some(place) = named.iter().position(|(_, count)| 2 * count > sentinels.len())
+                {
+                    return Ok(named.swap_remove(place).0);
+                }
+            }
+            Some(Err(why)) => fault = why,
+            None => break,
+        }
+    }
+    // The first of those that as many have named.
+    named.reverse();
+    named.into_iter().max_by_key(|(_, count)| *count).map(|(client, _)| client).ok_or(fault)
 }
 
 /// The first success of several attempts at once.

@@ -32,6 +32,7 @@ use tokio::time::timeout;
 use super::record::WriteState;
 use super::{Change, Progress, Store, StoreError, Stored};
 use crate::clock::timer_now;
+use crate::state::redis::{SHORT_BYTES_MAX, time_for};
 use crate::state::{Content, Replica, WriteNews};
 use own::{Copied, Own, OwnWrites};
 pub use text::digest_text;
@@ -41,10 +42,6 @@ use text::{hex, millis, parsed};
 /// its parts of the limits.
 const LEASE: Duration = Duration::from_secs(10);
 
-/// Bytes of a command that would hold up others. Ours: half a millisecond at a gigabit a second.
-const LONG: usize = 64 * 1024;
-/// Bytes that Redis takes or gives at least in this time. Ours: a link of 32 megabits a second.
-const BYTES_PER_MICROSECOND: u64 = 4;
 /// The distance of looks at the connection for short commands during a long one. Ours: two of them
 /// outlast a connection that is opened anew.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -301,7 +298,7 @@ impl Inner {
             .args_iter()
             .map(|arg| if let redis::Arg::Simple(text) = arg { text.len() } else { 0 })
             .sum();
-        if bytes > LONG {
+        if bytes > SHORT_BYTES_MAX {
             return self.run_long(bytes, command).await;
         }
         let ran = self.replica.connection().run(command).await;
@@ -317,8 +314,8 @@ impl Inner {
         if let Some(reason) = self.replica.home().away() {
             return Err(StoreError::Failed(reason));
         }
-        let more = Duration::from_micros(bytes as u64 / BYTES_PER_MICROSECOND);
-        let mut running = pin!(self.replica.long_connection().run_long(more, command));
+        let connection = self.replica.long_connection();
+        let mut running = pin!(connection.run_long(time_for(bytes), command));
         let mut was_away = false;
         loop {
             if let Ok(ran) = timeout(LOOK_EVERY, running.as_mut()).await {

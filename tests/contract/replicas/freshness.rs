@@ -8,6 +8,8 @@ use weir::clock::timer_now;
 use weir::state::TOUCH;
 
 use super::{Replicas, is_away};
+use crate::support::link::{Link, Passage};
+use crate::support::redis_server::RedisServer;
 use crate::support::setup::gateway_by;
 use crate::support::{Reply, Setup, all_have_status, eventually};
 
@@ -111,9 +113,9 @@ async fn a_wait_for_the_fetch_of_another_replica_is_no_limit() {
         replicas.world.open_gate(gate);
         answer
     };
-    let (own, led, followed) = tokio::join!(own, leader, follower);
+    let (own, led, refused) = tokio::join!(own, leader, follower);
     all_have_status(&[own, led], 200);
-    followed.assert_status(504);
+    refused.assert_status(504);
 }
 
 /// Reads one thing a hundred times at once, through all of three replicas.
@@ -191,6 +193,40 @@ async fn a_new_replica_pays_for_nothing_that_is_unchanged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_no_other_heard_of_is_hidden_by_no_stored_answer() {
+    const PATHS: [&str; 2] = [REPO, "/repos/acme/widgets?page=1"];
+    let redis = RedisServer::start(&[]);
+    let link = Link::start(redis.port()).await;
+    let each = [(redis.url(), None), (link.url(), None)];
+    let setup = Setup::new().unspaced_writes().cache_ttl("/repos/{owner}/{repo}", "1h");
+    let replicas = Replicas::start_each(setup, redis, 2, &each).await;
+    // It trusts nothing that it has asked for just after its begin.
+    let clock = &replicas.world.clock;
+    clock.reach(clock.now() + 16 * TOUCH).await;
+    for path in PATHS {
+        replicas.get(0, path).await.assert_status(200);
+        assert!(replicas.get(0, path).await.cache_status().contains("hit"));
+    }
+    // The other one loses Redis while its write is on its way.
+    let gate = replicas.world.close_gate("PATCH", REPO);
+    let body = json!({ "description": "new" }).to_string();
+    let write = replicas.send(1, Method::PATCH, REPO, &body);
+    let cut = async {
+        replicas.world.held(gate, 1).await;
+        link.set(Passage::Silent);
+        let cut_at = clock.now();
+        replicas.world.open_gate(gate);
+        cut_at
+    };
+    let (written, cut_at) = tokio::join!(write, cut);
+    written.assert_status(200);
+    assert_eq!(replicas.get(0, PATHS[0]).await.json()["description"], "new");
+    // By then it is none any more for the first one.
+    clock.reach(cut_at + 16 * TOUCH).await;
+    assert_eq!(replicas.get(0, PATHS[1]).await.json()["description"], "new");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_write_waits_for_a_replica_that_has_not_noted_it() {
     let replicas = Replicas::start(Setup::new().unspaced_writes(), 1).await;
     let redis = replicas.redis.as_ref().unwrap();
@@ -200,7 +236,7 @@ async fn a_write_waits_for_a_replica_that_has_not_noted_it() {
     // Another replica is there, and never notes anything.
     let message = "{\\\"from\\\":7,\\\"content\\\":{\\\"here\\\":1}}";
     assert_eq!(redis.run(&format!("PUBLISH weir:messages \"{message}\"")), ":1");
-    let heard = || replicas.world.gateway.env.replica.as_ref().unwrap().peers.count();
+    let heard = || replicas.world.gateway.env.replica.as_ref().unwrap().peers.count(timer_now());
     eventually(|| heard() == 2).await;
     let begun = replicas.world.clock.now();
     replicas.send(0, Method::PATCH, REPO, &body).await.assert_status(200);

@@ -65,6 +65,10 @@ impl Sentinel {
         Self { process, port, folder }
     }
 
+    fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
     fn stop(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -120,12 +124,7 @@ impl Pair {
 
     /// The same with other Sentinels in front.
     fn url_after(&self, others: &[String]) -> String {
-        let own = format!("redis://127.0.0.1:{}", self.sentinel.port);
-        let urls = [others, &[own]].concat();
-        format!(
-            "{{ url = {urls:?}, sentinel = \"weir\", \
-             sentinel_password = {{ value = \"{SENTINEL_PASSWORD}\" }}, op_timeout = \"500ms\" }}"
-        )
+        url_of_sentinels(&[others, &[self.sentinel.url()]].concat())
     }
 
     /// Waits until the copy has all that the primary has acknowledged.
@@ -183,6 +182,27 @@ async fn a_primary_that_sentinels_gave_up_is_left_though_it_answers() {
     assert_eq!(serve(&replicas, 0, 6).await, 6);
     assert_ne!(pair.second.run("DBSIZE"), ":0");
     assert_eq!(pair.primary.run("PING"), "+PONG");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_primary_that_most_sentinels_name_is_used() {
+    let mut pair = Pair::start(&[]).await;
+    pair.sentinel.stop();
+    pair.second.run("REPLICAOF NO ONE");
+    pair.sentinel.watch(&pair.primary);
+    let most = [Sentinel::start(&pair.second), Sentinel::start(&pair.second)];
+    let urls = [&pair.sentinel, &most[0], &most[1]].map(Sentinel::url);
+    let replicas = start(Setup::new(), &url_of_sentinels(&urls)).await;
+    assert_eq!(serve(&replicas, 0, 3).await, 3);
+    assert_ne!(pair.second.run("DBSIZE"), ":0");
+    assert_eq!(pair.primary.run("DBSIZE"), ":0");
+}
+
+fn url_of_sentinels(urls: &[String]) -> String {
+    format!(
+        "{{ url = {urls:?}, sentinel = \"weir\", \
+         sentinel_password = {{ value = \"{SENTINEL_PASSWORD}\" }}, op_timeout = \"500ms\" }}"
+    )
 }
 
 /// A cluster of three nodes.

@@ -40,6 +40,8 @@ const CLAIMED_FOR: Duration = Duration::from_secs(10);
 /// The distance of looks for the answer of another replica, which doubles up to the second value.
 const LOOK: Duration = Duration::from_millis(5);
 const LOOK_MAX: Duration = Duration::from_millis(80);
+/// The distance of attempts to give up a claim.
+const GIVEN_UP_EVERY: Duration = Duration::from_millis(500);
 /// The largest copy, before its compression. Ours: a larger one costs Redis more than the upstream.
 const BYTES_MAX: usize = 1024 * 1024;
 /// The compression of copies: fast.
@@ -74,8 +76,7 @@ impl Claim {
     /// Lets another replica fetch it.
     async fn give_up(mut self) {
         self.is_over = true;
-        // It ends by itself too.
-        let _ = self.replica.home().give_up(&self.key, &holder(&self.replica)).await;
+        give_up(&self.replica, &self.key).await;
     }
 }
 
@@ -87,8 +88,19 @@ impl Drop for Claim {
         let (replica, key) = (Arc::clone(&self.replica), std::mem::take(&mut self.key));
         // Without a runtime the process is ending.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { replica.home().give_up(&key, &holder(&replica)).await });
+            runtime.spawn(async move { give_up(&replica, &key).await });
         }
+    }
+}
+
+/// Gives up a claim, also one that a Redis takes note of as soon as it is back.
+async fn give_up(replica: &Replica, key: &str) {
+    let begun = timer_now();
+    // Then it has ended by itself.
+    while begun.elapsed() < CLAIMED_FOR
+        && replica.home().give_up(key, &holder(replica)).await.is_err()
+    {
+        sleep(GIVEN_UP_EVERY).await;
     }
 }
 
@@ -167,6 +179,8 @@ impl ReadCache {
         let patience = cache_request.job.deadline.since(begun) / 2;
         let wait_until = begun + patience.min(CLAIMED_FOR);
         let (mut has_waited, mut pause) = (false, LOOK);
+        // A question without an answer may be a claim, too.
+        let mut claim = Claim { replica: Arc::clone(replica), key: place.clone(), is_over: false };
         loop {
             // Before the question, so that a late answer counts as older than it is.
             let asked_at = self.env.clock.now();
@@ -176,16 +190,14 @@ impl ReadCache {
                 asked_at.since(than).saturating_sub(Duration::from_millis(1))
             });
             match replica.home().find_or_claim(&place, &holder, CLAIMED_FOR, age_max).await {
-                Ok(Found::Claimed) => {
-                    let (replica, key) = (Arc::clone(replica), place);
-                    return Far::Claimed(Claim { replica, key, is_over: false });
-                }
+                Ok(Found::Claimed) | Err(_) => return Far::Claimed(claim),
                 Ok(Found::Busy) if self.env.clock.now() < wait_until => {
                     has_waited = true;
                     sleep(pause).await;
                     pause = (pause * 2).min(LOOK_MAX);
                 }
                 Ok(Found::Kept(copy, age)) => {
+                    claim.is_over = true;
                     let requested_at = asked_at - age;
                     let Ok(copy) = replica.seal().open(&place, copy) else { return Far::Nothing };
                     let Some(entry) = self.far_entry(names, &copy, key) else {
@@ -196,7 +208,10 @@ impl ReadCache {
                     }
                     return self.answer_of_other(entry, key, cache_request, requested_at);
                 }
-                Ok(Found::Busy) | Err(_) => return Far::Nothing,
+                Ok(Found::Busy) => {
+                    claim.is_over = true;
+                    return Far::Nothing;
+                }
             }
         }
     }
@@ -239,7 +254,7 @@ impl ReadCache {
         if kept.is_ok() {
             let mut claim = claim;
             claim.is_over = true;
-            if matches!(result, FetchResult::Entry(_, Fetch::Changed { .. })) {
+            if matches!(result, FetchResult::Entry(_, Fetch::Changed { .. } | Fetch::Stored)) {
                 let _ = claim.replica.tell(Content::Copied(claim.key.clone())).await;
             }
         }

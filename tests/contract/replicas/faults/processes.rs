@@ -8,6 +8,7 @@ use rustix::process::Signal;
 use serde_json::json;
 use tempfile::TempDir;
 
+use weir::clock::timer_now;
 use weir::decision::fleet::{HELD_FOR, HeldPart};
 use weir::state::Replica;
 
@@ -46,7 +47,7 @@ impl Stage {
         let process = Process::start(serve(&config));
         let address = process.address("listening").await;
         let stage = Self { replicas: Arc::new(replicas), process, address, _folder: folder };
-        eventually(|| stage.any_here().peers.count() == REPLICAS).await;
+        eventually(|| stage.any_here().peers.count(timer_now()) == REPLICAS).await;
         stage
     }
 

@@ -137,25 +137,47 @@ async fn burst(replicas: &Replicas, replica: usize, first: usize, count: usize) 
     served.into_iter().filter(|is_served| *is_served).count()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_quiet_replica_keeps_its_part_of_an_emptied_redis() {
-    const ALL: usize = 190;
-    let redis = RedisServer::start(&[]);
-    let each = vec![(redis.url(), None); 2];
-    let replicas = Replicas::start_each(setup("10s"), redis, 2, &each).await;
-    replicas.world.set_limits(&json!({ "core.user": ALL }));
-    let mut served = burst(&replicas, 0, 0, 3).await;
-    served += burst(&replicas, 1, 1_000, 60).await;
-    let gateway = replicas.all().nth(1).unwrap().gateway();
+/// Waits until a replica has used so much of the budget and holds so much more.
+async fn holds_spare(replicas: &Replicas, replica: usize, used: u32, spare: u32) {
+    let gateway = replicas.all().nth(replica).unwrap().gateway();
     let replica = gateway.env.replica.as_ref().unwrap();
     let holds_spare = async || {
         let (record, _) = replica.home().record("ada").await.unwrap();
         let of_core = |part: &HeldPart| part.limit == "budget core" && part.replica == replica.id();
         let part = record.unwrap().parts().find(of_core);
-        part.is_some_and(|part| part.in_use == 60 && part.held >= 80)
+        part.is_some_and(|part| part.in_use == used && part.held >= used + spare)
     };
     bounded(async { while !holds_spare().await {} }).await;
-    replicas.redis.as_ref().unwrap().run("FLUSHALL");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quiet_replica_keeps_its_part_of_an_emptied_redis() {
+    a_quiet_replica_keeps_its_part(|redis| _ = redis.run("FLUSHALL")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_comes_back_with_an_older_state() {
+    a_quiet_replica_keeps_its_part(|redis| {
+        redis.kill();
+        redis.revive();
+    })
+    .await;
+}
+
+/// Plays a fault that loses what Redis knows of a replica.
+async fn a_quiet_replica_keeps_its_part(fault: impl FnOnce(&mut RedisServer)) {
+    const ALL: usize = 190;
+    let redis = RedisServer::start(&[]);
+    let each = vec![(redis.url(), None); 2];
+    let mut replicas = Replicas::start_each(setup("10s"), redis, 2, &each).await;
+    replicas.world.set_limits(&json!({ "core.user": ALL }));
+    let mut served = burst(&replicas, 0, 0, 3).await;
+    served += burst(&replicas, 1, 1_000, 5).await;
+    replicas.redis.as_ref().unwrap().run("SAVE");
+    served += burst(&replicas, 1, 1_100, 55).await;
+    holds_spare(&replicas, 1, 60, 20).await;
+    fault(replicas.redis.as_mut().unwrap());
+    eventually(|| replicas.all().all(|current| !is_away(current))).await;
     let (busy, back) = tokio::join!(burst(&replicas, 0, 2_000, ALL), async {
         // New parts have been granted.
         eventually(|| replicas.world.upstream_requests().len() > 100).await;
