@@ -177,9 +177,17 @@ async fn a_thing_is_made_by_one_and_found_by_all() {
         }
         assert!(matches!(find("a", MINUTE).await, Found::Kept(..)), "the claim is over");
         let long = Bytes::from(vec![7; 200_000]);
-        home.keep("key", long.clone(), timer_now(), MINUTE).await.unwrap();
+        home.keep("key", long.clone(), made_at, MINUTE).await.unwrap();
         let Found::Kept(found, _) = find("a", MINUTE).await else { panic!("it is kept") };
         assert!(found == long);
+        assert!(newer("b", Duration::from_millis(1)).await == Found::Claimed);
+        let found = loop {
+            match find("a", MINUTE).await {
+                Found::Kept(found, _) => break found,
+                _ => tokio::task::yield_now().await,
+            }
+        };
+        assert!(found == long, "the thing behind a claim that is over");
         home.keep("key", thing, timer_now(), Duration::from_millis(1)).await.unwrap();
         while find("a", MINUTE).await != Found::Claimed {
             tokio::task::yield_now().await;

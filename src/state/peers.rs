@@ -48,13 +48,12 @@ impl Peers {
         silences.max().unwrap_or_default()
     }
 
-    /// Notes that a replica has noted the changes of a message.
-    pub fn noted(&self, id: ReplicaId, number: u64, now: Instant) {
-        let mut heard = self.heard.lock();
-        let peer = heard.entry(id).or_insert(Peer { heard_at: now, noted: 0 });
-        // Not its being there: it says that only after its own changes.
-        peer.noted = peer.noted.max(number);
-        drop(heard);
+    /// Notes that a replica has noted the changes of a message. That is no sign that it is there:
+    /// it says so only after its own changes, and no more when it has left.
+    pub fn noted(&self, id: ReplicaId, number: u64) {
+        if let Some(peer) = self.heard.lock().get_mut(&id) {
+            peer.noted = peer.noted.max(number);
+        }
         self.changed.notify_waiters();
     }
 
@@ -103,17 +102,21 @@ mod tests {
     #[tokio::test]
     async fn every_replica_notes_a_change() {
         let (peers, now) = (Peers::default(), timer_now());
+        peers.heard(OWN, now);
         peers.heard(OTHER, now);
-        peers.noted(OTHER, 1, now);
+        peers.noted(OTHER, 1);
         let are_noted = |number, at| peers.all_noted(OWN, number, move || at).now_or_never();
         assert_eq!(are_noted(1, now), None, "not heard here");
-        peers.noted(OWN, 1, now);
+        peers.noted(OWN, 1);
         assert_eq!(are_noted(1, now), Some(()));
-        peers.noted(OWN, 2, now);
+        peers.noted(OWN, 2);
         assert_eq!(are_noted(2, now), None);
         assert_eq!(are_noted(2, now + AWAITED_FOR), Some(()), "it has been silent");
         peers.left(OTHER);
         assert_eq!(are_noted(2, now), Some(()));
+        peers.noted(OTHER, 3);
+        peers.noted(OWN, 3);
+        assert_eq!(peers.count(now), 1, "it does not come back by that");
     }
 
     #[test]

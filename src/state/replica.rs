@@ -1,7 +1,7 @@
 //! This replica among the others: its home, its id, and what is known of both.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -37,6 +37,7 @@ pub struct Replica {
     /// The same for all replicas that are known: as long as none of them is silent.
     heard_until: AtomicU64,
     touched: Notify,
+    has_left: AtomicBool,
     seal: RwLock<Seal>,
     /// Changes that the others are to hear of.
     pub changes: Changes,
@@ -75,6 +76,7 @@ impl Replica {
             touched_until: AtomicU64::new(0),
             heard_until: AtomicU64::new(0),
             touched: Notify::new(),
+            has_left: AtomicBool::new(false),
             seal: RwLock::default(),
             changes: Changes::default(),
             peers: Peers::default(),
@@ -177,6 +179,16 @@ impl Replica {
             }
             touched.await;
         }
+    }
+
+    /// Notes that this replica stops.
+    pub fn leave(&self) {
+        self.has_left.store(true, Ordering::Release);
+    }
+
+    /// True if this replica stops, and is to say no more that it is there.
+    pub fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Acquire)
     }
 
     /// Sends a message to the others.

@@ -123,18 +123,25 @@ impl Budget {
         self.closed_until = self.closed_until.max(end_of(now, report.closed_for));
         let epoch = self.learn(now, id, report);
         let Use { held, in_use, wants } = report.usage;
-        // More than that is unknown to a record that was lost, or that is an older state.
-        let known = self.parts.get(&id).map_or(0, |part| part.held);
-        self.find_others();
+        // A record that was lost, or that is an older state, knows less of it.
+        let known = match self.parts.get(&id) {
+            Some(_) if may_grant => None,
+            part => Some(part.map_or(0, |part| part.held)),
+        };
+        if known.is_some() {
+            self.find_others();
+        }
         // The part of an earlier window is set aside already.
         let held = if epoch == Epoch::Earlier { 0 } else { held.max(in_use) };
         let in_use = in_use.min(held);
         let in_flight = report.in_flight;
         let floor = report.floor;
         self.parts.insert(id, Units { held, in_use, wants, in_flight, floor, gone_until: None });
-        // So far its answered requests were taken for those of others.
-        let unknown = in_use.saturating_sub(in_flight).saturating_sub(known);
-        self.others = self.others.saturating_sub(unknown.into());
+        if let Some(known) = known {
+            // So far its answered requests beyond that were taken for those of others.
+            let unknown = in_use.saturating_sub(in_flight).saturating_sub(known);
+            self.others = self.others.saturating_sub(unknown.into());
+        }
         self.find_others();
         let grant = if may_grant { self.grant(id, report.reserve, wants) } else { 0 };
         let wanted = self.wanted_beside(id);

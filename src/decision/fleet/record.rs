@@ -270,6 +270,11 @@ impl Writes {
         for (last, age) in self.last.iter_mut().zip(report.last) {
             *last = (*last).max(age.map(|age| now - age));
         }
+        if self.holder.is_none() && report.wants && report.in_flight {
+            // A lost record knew that it has the turn.
+            self.waiting.retain(|other| *other != id);
+            self.holder = Some(id);
+        }
         let is_waiting = self.waiting.contains(&id);
         match (report.wants, self.holder == Some(id)) {
             (false, _) => {

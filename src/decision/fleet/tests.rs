@@ -153,8 +153,11 @@ fn a_turn_to_write_waits_for_all_reports_to_a_new_record() {
     let asks = WritesReport { wants: true, ..WritesReport::default() };
     let sends = WritesReport { in_flight: true, last: [Some(Duration::ZERO), None], ..asks };
     assert!(!two.writes(&mut record, NOW, asks));
-    assert!(!one.writes(&mut record, NOW, sends), "its write is on its way");
-    assert!(two.writes(&mut record, READY, asks));
+    assert!(one.writes(&mut record, NOW, sends), "its write is on its way");
+    let ready = NOW + GATHERED;
+    assert!(!two.writes(&mut record, ready, asks));
+    one.writes(&mut record, ready, asks);
+    assert!(two.writes(&mut record, ready, asks));
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub async fn keep_hearing(
             _ = ticks.tick() => {
                 let Some(concerned) = current() else { return };
                 // Replicas that hear of it rely on having heard of its changes.
-                if replica.changes.are_stuck() {
+                if replica.changes.are_stuck() || replica.has_left() {
                     continue;
                 }
                 let findings = findings_of(&replica, &concerned);
@@ -98,7 +98,7 @@ pub async fn keep_hearing(
                     }
                     Content::Limited(closed) if !is_own => _ = limited.try_send(closed),
                     Content::Changed(number, _) if is_own => {
-                        replica.peers.noted(from, number, timer_now());
+                        replica.peers.noted(from, number);
                     }
                     Content::Changed(number, changes) => {
                         note(&concerned, changes, &forget_forms);
@@ -107,7 +107,7 @@ pub async fn keep_hearing(
                         tokio::spawn(async move { replica.tell(noted).await });
                     }
                     Content::Noted(of, number) if of == replica.id() => {
-                        replica.peers.noted(from, number, timer_now());
+                        replica.peers.noted(from, number);
                     }
                     Content::Write(news) if !is_own => _ = replica.write_news.send(news),
                     Content::Learned(findings) if !is_own => learn(&replica, &concerned, findings),
@@ -184,17 +184,21 @@ fn note(concerned: &Concerned, changes: Vec<Change>, forget_forms: &impl Fn()) {
 
 /// Says what has changed here, until all have noted it.
 pub async fn keep_telling(replica: Arc<Replica>) {
-    for number in 1.. {
+    let mut number = 1;
+    loop {
         let (mut changes, mut count) = replica.changes.next().await;
         // Never given up, though the client that made the change gets its answer at last.
         while replica.tell(Content::Changed(number, changes.clone())).await.is_err() {
             replica.changes.set_stuck(true);
             sleep(PAUSE).await;
             count = replica.changes.add_to(&mut changes);
+            // The others may have noted the first ones.
+            number += 1;
         }
         replica.changes.set_stuck(false);
         let noted = replica.peers.all_noted(replica.id(), number, timer_now);
         let _ = timeout(NOTED_WITHIN, noted).await;
         replica.changes.noted(count);
+        number += 1;
     }
 }

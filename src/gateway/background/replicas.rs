@@ -106,6 +106,7 @@ pub async fn leave(replica: &Replica, dispatcher: &Dispatcher) {
         })
     });
     join_all(left).await;
+    replica.leave();
     let _ = replica.tell(Content::Gone).await;
 }
 

@@ -57,7 +57,7 @@ pub struct Prepared<'j> {
     began: Moment,
     /// The status that a 304 stands for.
     stored: Option<StatusCode>,
-    #[expect(dead_code, reason = "counts as long as it lives")]
+    /// Counts a write as long as it lives.
     on_wire: Option<Counted>,
 }
 
@@ -243,10 +243,13 @@ impl Dispatcher {
         reuse: Reuse,
     ) -> Result<Box<Exchange>, FetchError> {
         let may_send = || {
-            // Another replica may have the limits' part, or repeat the write.
-            let age = self.env.clock.moment().since(prepared.began);
-            if self.env.replica.is_some() && age > SENT_WITHIN {
-                return Err(FetchError::TooLate);
+            // Another replica may have the limits' part, or repeat the write, or not hear of it.
+            if let Some(replica) = &self.env.replica {
+                let age = self.env.clock.moment().since(prepared.began);
+                let (is_write, now) = (prepared.on_wire.is_some(), self.env.clock.now());
+                if age > SENT_WITHIN || is_write && replica.is_out_of_touch(now) {
+                    return Err(FetchError::TooLate);
+                }
             }
             prepared.admitted.lease.sending();
             if progress.may_send() { Ok(()) } else { Err(FetchError::Cancelled) }

@@ -103,8 +103,10 @@ pub enum FetchError {
     Stale(String),
     #[error("the client left before anything was sent")]
     Cancelled,
-    /// Nothing was sent, because other replicas may count on that by now.
-    #[error("the connection came too late after the permission of the replicas")]
+    /// Nothing was sent, because other replicas may count on that by now, or could not hear of it.
+    #[error(
+        "the connection came too late after the permission of the replicas, or Redis is out of reach"
+    )]
     TooLate,
     /// No answer within `response_timeout`; the upstream may have executed the request.
     #[error("no answer from the upstream in time")]

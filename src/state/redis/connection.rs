@@ -116,6 +116,15 @@ impl Connection {
         self.run_within(self.op_timeout, command).await
     }
 
+    /// The same for a command that may take so much more time.
+    pub async fn run_slow<T: FromRedisValue>(
+        &self,
+        more: Duration,
+        command: &Cmd,
+    ) -> Result<T, Away> {
+        self.run_within(self.op_timeout + more, command).await
+    }
+
     /// Runs a command with such a long argument or answer that it may take so much more time. It
     /// may run twice: the connection may turn out to be of no use.
     pub async fn run_long<T: FromRedisValue>(

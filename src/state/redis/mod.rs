@@ -37,8 +37,6 @@ const ATTEMPTS: u32 = 128;
 /// The time for which a look at the server's clock counts. Ours: clocks drift apart by less than a
 /// millisecond meanwhile, and the server may be another one.
 const CLOCK_KEPT: Duration = Duration::from_secs(5);
-/// The place of a thing behind its time.
-const THING_AT: usize = 17;
 /// Length of the id before a record.
 const ID_LEN: usize = 16;
 
@@ -62,7 +60,8 @@ const FIND_OR_CLAIM: &str = "\
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local own = ARGV[1] .. '\\n'
-local held = redis.call('GET', KEYS[1]) or ''
+local whole = redis.call('GET', KEYS[1]) or ''
+local held = whole
 if string.sub(held, 1, 1) == 'C' then
   local line = string.find(held, '\\n', 18, true)
   if string.sub(held, 18, line) == own then return {0, '', 0} end
@@ -72,7 +71,7 @@ end
 if held ~= '' then
   local age = math.max(0, now - tonumber(string.sub(held, 2, 17)))
   local is_kept = age <= tonumber(ARGV[3])
-  if is_kept and #held > tonumber(ARGV[4]) then return {3, '', age} end
+  if is_kept and #held > tonumber(ARGV[4]) then return {3, tostring(#whole - #held + 17), age} end
   if is_kept then return {2, string.sub(held, 18), age} end
 end
 local lifetime = math.max(tonumber(ARGV[2]), redis.call('PTTL', KEYS[1]))
@@ -278,8 +277,8 @@ impl Home for RedisHome {
             2 => Found::Kept(thing, Duration::from_millis(age)),
             _ => {
                 // A newer thing counts as older than it is, and a claim is none that can be read.
-                let get = cmd("GETRANGE").arg(key).arg(THING_AT).arg(-1).to_owned();
-                let thing = self.long.run_long(time_for(THING_BYTES_MAX), &get).await?;
+                let get = cmd("GETRANGE").arg(key).arg(&*thing).arg(-1).to_owned();
+                let thing = self.long.run_slow(time_for(THING_BYTES_MAX), &get).await?;
                 Found::Kept(thing, Duration::from_millis(age))
             }
         })
@@ -292,7 +291,7 @@ impl Home for RedisHome {
         made_at: Instant,
         lifetime: Duration,
     ) -> Result<(), Away> {
-        if !self.connection.has_room_for_copies() {
+        if !self.connection.has_room_for_copies() || !self.long.has_room_for_copies() {
             return Err(Away("Redis has no memory for copies".to_owned()));
         }
         // By the clock before the command leaves, which may be late.
@@ -302,7 +301,7 @@ impl Home for RedisHome {
         let mut keep = eval(KEEP, &self.key("kept", key));
         keep.arg(&*thing).arg(made).arg(millis(lifetime)).arg(age);
         if thing.len() > SHORT_BYTES_MAX {
-            return self.long.run_long(time_for(thing.len()), &keep).await;
+            return self.long.run_slow(time_for(thing.len()), &keep).await;
         }
         self.connection.run(&keep).await
     }

@@ -188,7 +188,7 @@ impl Opener {
         let (client, primary) = match &self.way {
             Way::Node(client) => (Client::clone(client), None),
             Way::Sentinels(sentinels) => {
-                let client = find_primary(sentinels).await?;
+                let client = find_primary(sentinels).await?.0;
                 let primary = client.get_connection_info().addr().to_string();
                 (client, Some(primary))
             }
@@ -210,7 +210,7 @@ impl Opener {
         loop {
             sleep(LOOKED_UP_EVERY).await;
             let found = timeout(OPENED_WITHIN, find_primary(sentinels)).await;
-            if let Ok(Ok(client)) = found
+            if let Ok(Ok((client, true))) = found
                 && client.get_connection_info().addr().to_string() != primary
             {
                 return;
@@ -221,7 +221,7 @@ impl Opener {
     pub async fn open_for_messages(&self) -> RedisResult<PubSub> {
         match &self.way {
             Way::Node(client) => client.get_async_pubsub().await,
-            Way::Sentinels(sentinels) => find_primary(sentinels).await?.get_async_pubsub().await,
+            Way::Sentinels(sentinels) => find_primary(sentinels).await?.0.get_async_pubsub().await,
             // Any node has the messages of all.
             Way::Cluster(_, nodes) => first_of(nodes.iter().map(Client::get_async_pubsub)).await,
         }
@@ -229,20 +229,22 @@ impl Opener {
 }
 
 /// Asks all Sentinels at once, because one that is lost may take long to say nothing. Takes the
-/// primary that most of them name: a split may leave one with an old primary.
-async fn find_primary(sentinels: &[AsyncMutex<SentinelClient>]) -> RedisResult<Client> {
+/// primary that most of them name: a split may leave one with an old primary. True: they are most
+/// of those that may still answer.
+async fn find_primary(sentinels: &[AsyncMutex<SentinelClient>]) -> RedisResult<(Client, bool)> {
     let asked = sentinels.iter().map(|sentinel| async {
         let mut sentinel = sentinel.lock().await;
         sentinel.async_get_client().await
     });
     let mut answers: FuturesUnordered<_> = asked.collect();
-    let (mut named, mut fault) = (Vec::<(Client, usize)>::new(), no_node());
+    let (mut named, mut voters) = (Vec::<(Client, usize)>::new(), sentinels.len());
+    let mut fault = no_node();
     let ended = sleep(ASKED_FOR);
     let mut ended = std::pin::pin!(ended);
     loop {
         let answer = tokio::select! {
             answer = answers.next() => answer,
-            () = &mut ended => None,
+            () = &mut ended, if !named.is_empty() => None,
         };
         match answer {
             Some(Ok(client)) => {
@@ -252,18 +254,18 @@ async fn find_primary(sentinels: &[AsyncMutex<SentinelClient>]) -> RedisResult<C
                     Some((_, count)) => *count += 1,
                     None => named.push((client, 1)),
                 }
-                if let Some(place) = named.iter().position(|(_, count)| 2 * count > sentinels.len())
-                {
-                    return Ok(named.swap_remove(place).0);
-                }
             }
-            Some(Err(why)) => fault = why,
+            Some(Err(why)) => (fault, voters) = (why, voters - 1),
             None => break,
+        }
+        if let Some(place) = named.iter().position(|(_, count)| 2 * count > voters) {
+            return Ok((named.swap_remove(place).0, true));
         }
     }
     // The first of those that as many have named.
     named.reverse();
-    named.into_iter().max_by_key(|(_, count)| *count).map(|(client, _)| client).ok_or(fault)
+    let most = named.into_iter().max_by_key(|(_, count)| *count);
+    most.map(|(client, _)| (client, false)).ok_or(fault)
 }
 
 /// The first success of several attempts at once.

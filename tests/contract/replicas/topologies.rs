@@ -1,6 +1,7 @@
 //! Redis with Sentinels and as a cluster: the limits hold across a failover, and queued writes are
 //! made once and in order.
 
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,7 +91,11 @@ fn sentinel(port: u16, folder: &TempDir, primary: &RedisServer) -> Child {
     );
     std::fs::write(&config, text).unwrap();
     let mut command = Command::new("redis-server");
-    command.arg(config).arg("--sentinel").stdout(Stdio::null()).spawn().unwrap()
+    let process = command.arg(config).arg("--sentinel").stdout(Stdio::null()).spawn().unwrap();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        std::thread::yield_now();
+    }
+    process
 }
 
 impl Drop for Sentinel {

@@ -65,19 +65,11 @@ pub enum Far {
     Nothing,
 }
 
-/// Guard: the right to fetch an answer for all replicas.
+/// Guard: the right to fetch an answer for all replicas, which it gives up unless that is over.
 pub struct Claim {
     replica: Arc<Replica>,
     key: String,
     is_over: bool,
-}
-
-impl Claim {
-    /// Lets another replica fetch it.
-    async fn give_up(mut self) {
-        self.is_over = true;
-        give_up(&self.replica, &self.key).await;
-    }
 }
 
 impl Drop for Claim {
@@ -157,7 +149,8 @@ impl ReadCache {
         }
         let requested_at = own.requested_at();
         let has_newer = self.store.far.take_newer(place);
-        if self.trust(cache_request, Some(own), requested_at) == Trust::Invalidated {
+        // A silent replica is no reason: there may be no change at all.
+        if self.known_trust(cache_request, Some(own), requested_at) == Trust::Invalidated {
             let path = path_of(&cache_request.job.request.target);
             let changed_at = self.store.log.last_change(path, requested_at);
             // The time of a purge is in no log.
@@ -249,7 +242,7 @@ impl ReadCache {
             _ => None,
         };
         let sealed = |(copy, at)| Some((claim.replica.seal().seal(&claim.key, copy).ok()?, at));
-        let Some((copy, at)) = copy.and_then(sealed) else { return claim.give_up().await };
+        let Some((copy, at)) = copy.and_then(sealed) else { return };
         let kept = claim.replica.home().keep(&claim.key, copy, at, KEPT_FOR).await;
         if kept.is_ok() {
             let mut claim = claim;
