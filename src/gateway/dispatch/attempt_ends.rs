@@ -91,6 +91,7 @@ impl Dispatcher {
             Failed::Unfit => GatewayError::NoToken(UNFIT.into()),
             Failed::Limited => self.limited_now(job),
             Failed::NotNow => GatewayError::ClientGone,
+            Failed::Unreachable if self.is_untold(job, last.as_ref()) => GatewayError::StateAway,
             Failed::Unreachable => GatewayError::Unreachable,
             Failed::UpstreamDown => self.upstream_down(job),
             Failed::OutcomeUnknown => GatewayError::OutcomeUnknown,
@@ -103,6 +104,13 @@ impl Dispatcher {
             },
             Failed::Lost => GatewayError::UpstreamFailed,
         }
+    }
+
+    /// True if a write was not sent because the other replicas could not hear of it.
+    fn is_untold(&self, job: &Job, last: Option<&Unanswered>) -> bool {
+        let is_late = matches!(last, Some(Unanswered::Failed(FetchError::TooLate)));
+        let replica = self.env.replica.as_ref().filter(|_| is_late && !job.is_read());
+        replica.is_some_and(|replica| replica.is_out_of_touch(self.env.clock.now()))
     }
 
     pub fn breaker(&self, job: &Job) -> &Arc<CircuitBreaker> {

@@ -1,5 +1,7 @@
 //! Faults of the Redis server itself.
 
+use std::sync::atomic::Ordering;
+
 use serde_json::json;
 use weir::decision::fleet::{HELD_FOR, HeldPart};
 use weir::state::TOUCH;
@@ -8,6 +10,7 @@ use futures_util::future::join_all;
 
 use super::{Stage, assert_none_refused, setup};
 use crate::replicas::{Replicas, is_away};
+use crate::support::link::{Link, Passage};
 use crate::support::redis_server::RedisServer;
 use crate::support::{bounded, eventually};
 
@@ -235,4 +238,41 @@ async fn a_short_outage_of_redis_brings_no_stale_answer() {
     let ((), read) = tokio::join!(slow, in_outage);
     read.assert_status(200);
     assert!(read.cache_status().contains("fwd-status=304"), "{}", read.cache_status());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_waited_is_not_sent_while_redis_is_away() {
+    const LIST: &str = "/repos/acme/widgets/issues";
+    let redis = RedisServer::start(&[]);
+    let link = Link::start(redis.port()).await;
+    let one_at_once = setup("1m").unspaced_writes().config("[limits]\nconcurrency = 1\n");
+    let each = [(link.url(), None)];
+    let replicas = Replicas::start_each(one_at_once, redis, 1, &each).await;
+    replicas.get(0, "/repos/acme/widgets").await.assert_status(200);
+    let gate = replicas.world.close_gate("GET", LIST);
+    let slow = replicas.get(0, LIST);
+    let write = async {
+        replicas.world.held(gate, 1).await;
+        replicas.comment(0, "late", &[]).await
+    };
+    let outage = async {
+        let waiting = || replicas.world.gateway.dispatcher.waiting().iter();
+        let is_waiting = || waiting().any(|count| count.load(Ordering::Relaxed) > 0);
+        replicas.world.held(gate, 1).await;
+        eventually(is_waiting).await;
+        link.set(Passage::Silent);
+        eventually(|| replicas.all().all(|current| is_away(current))).await;
+        let clock = &replicas.world.clock;
+        clock.reach(clock.now() + TOUCH).await;
+        replicas.world.open_gate(gate);
+        clock.reach(clock.now() + TOUCH).await;
+        let seen = replicas.world.upstream_requests();
+        link.set(Passage::Open);
+        seen.iter().filter(|entry| entry.method == "POST" && entry.executed).count()
+    };
+    let (slow, written, in_outage) = tokio::join!(slow, write, outage);
+    slow.assert_status(200);
+    assert_eq!(in_outage, 0, "nobody could have heard of it");
+    written.assert_status(201);
+    assert_eq!(replicas.made().await, ["late"]);
 }
