@@ -82,6 +82,22 @@ impl Process {
         kill_process(self.pid, signal).unwrap();
     }
 
+    /// Stops it, and waits until none of its threads runs any more.
+    pub fn stop(&self) {
+        self.signal(Signal::STOP);
+        let is_stopped = |task: std::io::Result<std::fs::DirEntry>| {
+            let stat = task.and_then(|task| std::fs::read_to_string(task.path().join("stat")));
+            // After the name, which may have anything in it; a thread that has ended has no file.
+            stat.is_ok_and(|stat| {
+                stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+            })
+        };
+        let tasks = format!("/proc/{}/task", self.pid.as_raw_nonzero());
+        while !std::fs::read_dir(&tasks).unwrap().all(is_stopped) {
+            std::thread::yield_now();
+        }
+    }
+
     /// The log so far.
     pub fn log(&self) -> Vec<Value> {
         self.log.lock().unwrap().clone()

@@ -91,7 +91,6 @@ impl Dispatcher {
             Failed::Unfit => GatewayError::NoToken(UNFIT.into()),
             Failed::Limited => self.limited_now(job),
             Failed::NotNow => GatewayError::ClientGone,
-            Failed::Unreachable if self.is_untold(job, last.as_ref()) => GatewayError::StateAway,
             Failed::Unreachable => GatewayError::Unreachable,
             Failed::UpstreamDown => self.upstream_down(job),
             Failed::OutcomeUnknown => GatewayError::OutcomeUnknown,
@@ -104,13 +103,6 @@ impl Dispatcher {
             },
             Failed::Lost => GatewayError::UpstreamFailed,
         }
-    }
-
-    /// True if a write was not sent because the other replicas could not hear of it.
-    fn is_untold(&self, job: &Job, last: Option<&Unanswered>) -> bool {
-        let is_late = matches!(last, Some(Unanswered::Failed(FetchError::TooLate)));
-        let replica = self.env.replica.as_ref().filter(|_| is_late && !job.is_read());
-        replica.is_some_and(|replica| replica.is_out_of_touch(self.env.clock.now()))
     }
 
     pub fn breaker(&self, job: &Job) -> &Arc<CircuitBreaker> {
@@ -136,6 +128,18 @@ impl Dispatcher {
             }
         }
         Err(self.upstream_down(job))
+    }
+
+    /// Waits until the other replicas can hear of a write; false: its time is over.
+    pub(super) async fn while_unheard(&self, job: &Job) -> bool {
+        let now = || self.env.clock.now();
+        match &self.env.replica {
+            Some(replica) if !job.is_read() && replica.is_out_of_touch(now()) => tokio::select! {
+                () = replica.in_touch(now) => true,
+                () = self.env.wait_until(job.deadline) => false,
+            },
+            _ => true,
+        }
     }
 
     /// The error of a denied wait for an upstream that seems to be down. Another event than its

@@ -71,6 +71,11 @@ impl Dispatcher {
     ) -> Result<UpstreamAnswer, GatewayError> {
         loop {
             self.while_down(job).await?;
+            if !self.while_unheard(job).await {
+                let failed = attempts.failed_before().filter(|_| job.journal.is_none());
+                return Err(failed
+                    .map_or(GatewayError::StateAway, |failed| self.error_of(job, failed, None)));
+            }
             let reuse = if attempts.begin(self.env.clock.now(), unit_random()) {
                 Reuse::of(&job.request.method)
             } else {

@@ -233,7 +233,7 @@ async fn a_watchdog_hears_signs_of_life() {
         assert_eq!(&buffer[..length], b"WATCHDOG=1");
     }
     // A stopped process gives none, even to one who waits for ten times as long.
-    process.signal(Signal::STOP);
+    process.stop();
     manager.set_nonblocking(true).unwrap();
     while manager.recv(&mut buffer).is_ok() {}
     manager.set_nonblocking(false).unwrap();
@@ -471,7 +471,7 @@ async fn a_predecessor_that_hangs_is_left_alone() {
     let stage = Stage::new(Setup::new()).await;
     let first = stage.started().await;
     let address = first.address("listening").await;
-    first.signal(Signal::STOP);
+    first.stop();
     let second = Process::start(serve(&stage.config));
     assert_eq!(second.ended().await.code(), Some(1));
     let fault = second.logged("cannot take over").await["error"].to_string();

@@ -111,7 +111,7 @@ async fn a_replica_that_is_stopped_for_longer_than_its_lease() {
     world.held(gate, SLOTS).await;
     let part = stage.part("concurrency").await.expect("a part of the process");
     assert_eq!(part.held as usize, SLOTS, "{part:?}");
-    stage.process.signal(Signal::STOP);
+    stage.process.stop();
     world.open_gate(gate);
 
     // The others get its slots as soon as they count no more.
